@@ -284,7 +284,7 @@ class _Change:
                 "" if branch.message is None else session.rows(f"SELECT CAST({branch.message} AS VARCHAR) AS message")["message"][0].as_py()
             )
             raise UsageError(
-                f"MERGE into {self._table} ends with its ERROR, WHEN {branch.when.upper()}{': ' if message else ''}{message or ''}"
+                f"MERGE into {self._table} stopped at its action ERROR, WHEN {branch.when.upper()}{': ' if message else ''}{message or ''}"
             )
 
     def _value_expressions(self, number: int) -> list[str]:
@@ -405,7 +405,7 @@ def _computed(queries: StagedQueries, sql: str, table: str, rejection: DuckLakeE
     except UnsupportedFeatureError as missing:
         if not isinstance(rejection, UnsupportedFeatureError) or "package" in rejection.details:
             raise rejection from missing
-        message = f"{rejection.message}. With DuckDB in this process it is computed: pip install 'ducklake-dagster[duckdb]'"
+        message = f"{rejection.message}. DuckDB can compute it in this process: pip install 'ducklake-dagster[duckdb]'"
         raise UnsupportedFeatureError(message, **rejection.details) from rejection
     text, found = sources(queries.lake, queries.names(), sql)
     try:
@@ -591,13 +591,17 @@ def by_column(branch: Branch, target: Schema, source: Sequence[str], alias: str)
             pairs = [(name, quoted_path((alias, name))) for name in source]
         case "by position":
             if len(source) != len(target):
-                raise UsageError(f"the source of MERGE has {len(source)} columns, for {len(target)} of the table: BY NAME, or name them")
+                raise UsageError(
+                    f"the source of MERGE has {len(source)} columns, but the table has {len(target)}. Use BY NAME, or list the columns"
+                )
             pairs = [(name, quoted_path((alias, value))) for name, value in zip(target.names, source, strict=True)]
         case "defaults":
             pairs = [(name, DEFAULT) for name in target.names]
         case tuple(values):
             if len(values) != len(target):
-                raise UsageError(f"INSERT has {len(values)} values, for {len(target)} columns of the table")
+                raise UsageError(
+                    f"INSERT has {len(values)} values, but the table has {len(target)} columns. List the columns, or add values"
+                )
             pairs = list(zip(target.names, values, strict=True))
         case values:
             pairs = list(values.items())

@@ -174,7 +174,8 @@ def _check_lists(text: str, schemas: Collection[str]) -> None:
         is_list = name in _LISTS and after.token_type == TokenType.L_PAREN
         if is_name(token) and (is_list or (name in _LIST_SCHEMAS - set(schemas) and after.token_type == TokenType.DOT)):
             raise UnsupportedFeatureError(
-                f"{token.text} does not list what is in the lake: lake.tables(), lake.schemas() and lake.views(), or ducklake tables, do"
+                f"{token.text} does not list objects of the lake. Use lake.tables(), lake.schemas() or lake.views(), or the command "
+                "ducklake tables"
             )
 
 
@@ -232,7 +233,8 @@ def table_then(reader: CatalogReader, wanted: TableAt) -> TableState:
         if find_view(reader, schema, name, snapshot.id) is None:
             raise
     raise UnsupportedFeatureError(
-        f"{schema}.{name} is a view, and AT is for tables: read all of the query at the snapshot instead, by the argument at of lake.sql",
+        f"{schema}.{name} is a view, and AT is only supported for tables. Read the whole query at the snapshot with the argument at of "
+        "lake.sql",
         parameter="at",
         view=f"{schema}.{name}",
     )

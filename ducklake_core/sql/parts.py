@@ -39,12 +39,12 @@ def parse_statement(sql: str) -> exp.Expression:
         raise UsageError(f"cannot parse the SQL: {_reason(problem)}") from problem
     except RecursionError:
         raise UsageError(
-            f"The SQL is nested too deeply: at most {MAX_BRACKETS} parentheses, function calls and CASEs may stand within each other."
+            f"The SQL is nested too deeply: at most {MAX_BRACKETS} nested parentheses, function calls and CASEs are supported."
         ) from None
     finally:
         log.removeFilter(_is_no_fallback)
     if len(found) != 1:
-        raise UsageError(f"one statement at a time, not {len(found)}")
+        raise UsageError(f"the SQL has {len(found)} statements. Pass one statement at a time")
     (statement,) = found
     assert isinstance(statement, exp.Expression)
     return statement
@@ -69,7 +69,7 @@ def reject(what: str, instead: str | None = None) -> NoReturn:
 def unsupported(what: str, instead: str | None = None) -> UnsupportedFeatureError:
     """Return the error for what no operation supports."""
     return UnsupportedFeatureError(
-        f"{what} is not supported{'' if instead is None else f': {instead}'}; docs/reference/sql.md lists what is"
+        f"{what} is not supported{'' if instead is None else f': {instead}'}; docs/reference/sql.md lists the supported SQL"
     )
 
 
@@ -94,7 +94,7 @@ def table_name(node: exp.Expression | None) -> str:
     table = node.this if isinstance(node, exp.Schema) else node
     names = table_names(table) if isinstance(table, exp.Table) else ()
     if not names:
-        reject(f"{'' if node is None else node.sql('duckdb')} in place of a table's name")
+        reject(f"{'' if node is None else node.sql('duckdb')} instead of a table's name")
     return name_of(names)
 
 

@@ -98,7 +98,9 @@ class Query(Readable):
             return renamed(selected_scan(self._lake, selected).to_reader(), selected)
         from ducklake_core.engines.duckdb_instance import require_duckdb
 
-        require_duckdb("the query is more than columns of one table: give a Spark session (spark)")
+        require_duckdb(
+            "the query is more than a selection of columns of one table, so it needs an engine. Pass a Spark session with spark="
+        )
         with self._lake.reader() as reader:
             names = replace(lake_names(self._lake, reader, self._snapshot_id), frames=self._frames)
         return rows_in_process(self._lake, names, self._sql)
@@ -117,7 +119,7 @@ class Query(Readable):
         if self._frames:
             raise UnsupportedFeatureError("a query of frames runs in this process: leave out spark, or write the frames to tables")
         if session is None:
-            raise UsageError("to_spark needs a session: query.to_spark(session), or lake.sql(..., spark=session)")
+            raise UsageError("to_spark needs a Spark session. Use query.to_spark(session), or lake.sql(..., spark=session)")
         with in_zone(statement_zone(self._given_zone, session)):
             return self._on_spark(session)
 
@@ -169,8 +171,8 @@ def statement_zone(timezone: str | None, spark: SparkSession | None) -> str:
     if spark is None:
         if chosen is not None and not is_named(chosen):
             raise UsageError(
-                f"timezone must be a name such as 'Europe/Berlin', not {chosen!r}: DuckDB has no offsets as time zones, but names such as "
-                "'Etc/GMT-5' for +05:00",
+                f"timezone must be a name such as 'Europe/Berlin', not {chosen!r}. DuckDB does not support offsets as time zones; use a "
+                "name such as 'Etc/GMT-5' for +05:00",
                 parameter="timezone",
             )
         return chosen or session_zone()
@@ -179,8 +181,8 @@ def statement_zone(timezone: str | None, spark: SparkSession | None) -> str:
     own = zone_of(spark)
     if chosen is not None and chosen != own:
         raise UsageError(
-            f"timezone is {chosen!r}, and the time zone of the Spark session is {own!r}: leave timezone out, or call "
-            f"spark.conf.set({TIME_ZONE!r}, {chosen!r}) before",
+            f"timezone is {chosen!r}, but the time zone of the Spark session is {own!r}. Leave timezone out, or call "
+            f"spark.conf.set({TIME_ZONE!r}, {chosen!r}) first",
             parameter="timezone",
         )
     return own
@@ -248,7 +250,7 @@ def check_named_alone(statements: Sequence[str], extended: Sources, named: Seque
     read = {folded(table.name) for table in extended.tables}
     own = {folded(column.name) for table in extended.tables for column in table.columns}
     if any(_shows_all_columns(one, read, own) for one in statements if (read | RUN_STRINGS) & identifiers(one)):
-        known = "virtual columns are known to queries that name their columns, without * and whole rows"
+        known = "virtual columns are only supported in queries that list their columns, without * and whole rows"
         before = "" if problem is None else f"{problem.message}; "
         raise UsageError(f"{before}{', '.join(named)}: {known}") from problem
 
@@ -378,7 +380,7 @@ def _chosen(tables: Sequence[str], names: Sequence[str], schema: str) -> list[st
     known = {folded(name): name for name in names}
     missing = [name for name in tables if folded(name) not in known]
     if missing:
-        raise NotFoundError(f"there is no table or view {', '.join(missing)} in schema {schema}", tables=missing)
+        raise NotFoundError(f"schema {schema} has no table or view {', '.join(missing)}", tables=missing)
     return [known[folded(name)] for name in tables]
 
 

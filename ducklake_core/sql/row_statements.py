@@ -58,7 +58,9 @@ class Insert:
             return f"VALUES ({', '.join(cast_text(default_text(column), column) for _, column in target)})"
         for row in self.rows:
             if len(row) != len(target):
-                raise UsageError(f"a row of VALUES has {len(row)} values, for {len(target)} columns of the table")
+                raise UsageError(
+                    f"a row of VALUES has {len(row)} values, but the table has {len(target)} columns. List the columns, or add values"
+                )
         rows = [", ".join(cast_text(value_text(text, one), one) for text, (_, one) in zip(row, target, strict=True)) for row in self.rows]
         query = f"VALUES {', '.join(f'({row})' for row in rows)}" if rows else self.query
         if not self.prefix:
@@ -84,7 +86,7 @@ def insert_of(sql: str) -> Insert:
     if words[1:2] == ["OR"]:
         reject(f"INSERT {' '.join(words[1:3])}", "MERGE, or table.upsert")
     if words[1:2] != ["INTO"]:
-        raise UsageError("cannot parse the SQL: INSERT is INSERT INTO table, columns in brackets, and VALUES or a query")
+        raise UsageError("cannot parse the SQL. Write INSERT INTO table (columns) VALUES (...), or INSERT INTO table query")
     parts = names_at(tokens, 2)
     start = 1 + 2 * len(parts)
     if words[start : start + 1] == ["AS"]:
@@ -96,11 +98,11 @@ def insert_of(sql: str) -> Insert:
     by = words[start + 1 : start + 2] if words[start : start + 1] == ["BY"] else []
     start += 2 if by else 0
     if by not in ([], ["NAME"], ["POSITION"]):
-        raise UsageError("cannot parse the SQL: INSERT is BY NAME or BY POSITION")
+        raise UsageError("cannot parse the SQL. Write INSERT ... BY NAME or BY POSITION")
     if start >= len(tokens) or words[start:] == ["VALUES"]:
-        raise UsageError("cannot parse the SQL: INSERT without VALUES or a query")
+        raise UsageError("cannot parse the SQL: INSERT has neither VALUES nor a query")
     if by and words[start] == "VALUES":
-        raise UsageError("INSERT BY NAME and BY POSITION need a query: VALUES have no names")
+        raise UsageError("INSERT BY NAME and BY POSITION need a query, because VALUES have no names. List the columns instead")
     _check_rest(tokens, start)
     if words[start:] == ["DEFAULT", "VALUES"]:
         return Insert(table=name_of(parts), columns=None, by_name=False, query="", defaults=True)
@@ -131,7 +133,7 @@ def _check_rest(tokens: Sequence[Any], start: int) -> None:
     words = [keyword(token) for token in tokens]
     outside = outside_brackets(tokens, start)
     if "RETURNING" in (words[place] for place in outside):
-        reject("RETURNING in INSERT", "DuckDB has it for no table of a lake; query the rows before or after")
+        reject("RETURNING in INSERT", "DuckDB does not support it for tables of a lake; query the rows before or after")
     if any(words[place : place + 2] == ["ON", "CONFLICT"] for place in outside):
         reject("ON CONFLICT in INSERT", "MERGE, or table.upsert")
 
@@ -242,7 +244,7 @@ class _Parts:
         place = start + 2 * len(target) - 1
         alias, place = self._alias(place, target[-1])
         if any(self._words[at] == "RETURNING" for at in self._outside(place)):
-            reject(f"RETURNING in {kind}", "DuckDB has it for no table of a lake; query the rows before or after")
+            reject(f"RETURNING in {kind}", "DuckDB does not support it for tables of a lake; query the rows before or after")
         if kind == "MERGE":
             return self._merge(target, alias, place)
         values = None
@@ -257,7 +259,7 @@ class _Parts:
         if self._word(place) == "WHERE":
             where, place = self._text(place + 1, len(self._tokens)), len(self._tokens)
         if place < len(self._tokens):
-            raise UsageError(f"cannot parse the SQL: {self._tokens[place].text} is not expected")
+            raise UsageError(f"cannot parse the SQL: {self._tokens[place].text} is unexpected")
         branch = Branch(when="matched", then="delete") if values is None else Branch(when="matched", then="update", values=values)
         return RowStatement(kind=kind, prefix=self._prefix, target=target, alias=alias, other=other, where=where, branches=(branch,))
 
@@ -275,7 +277,9 @@ class _Parts:
         branches = tuple(self._branch(start, end) for start, end in pairwise([*whens, len(self._tokens)]))
         for number, branch in enumerate(branches):
             if any(one.when == branch.when and one.condition is None for one in branches[:number]):
-                raise UsageError(f"a branch of MERGE follows one without a condition for rows {branch.when!r}: it is never reached")
+                raise UsageError(
+                    f"MERGE has an action for rows {branch.when!r} after one without a condition, so it is never used. Change the order"
+                )
         source = self._text(place + 1, end)
         return RowStatement(kind="MERGE", prefix=self._prefix, target=target, alias=alias, other=source, on=on, branches=branches)
 
@@ -288,7 +292,7 @@ class _Parts:
         then = next(self._places(place, "THEN", end=end), end)
         condition = self._text(place + 1, then) if self._word(place) == "AND" else None
         if (place != then and condition is None) or self._word(start + 1 + is_not) != "MATCHED" or then + 1 >= end:
-            raise UsageError("cannot parse the SQL: a branch of MERGE is WHEN [NOT] MATCHED [BY SOURCE] [AND condition] THEN action")
+            raise UsageError("cannot parse the SQL. Write actions of MERGE as WHEN [NOT] MATCHED [BY SOURCE] [AND condition] THEN action")
         action, place = self._word(then + 1), then + 2
         rest = tuple(self._words[place:end])
         match action:
@@ -324,7 +328,7 @@ class _Parts:
         if names is None:
             return tuple(values)
         if len(names) != len(values):
-            raise UsageError(f"INSERT names {len(names)} columns and has {len(values)} values")
+            raise UsageError(f"INSERT lists {len(names)} columns, but has {len(values)} values")
         return _each_once(zip(names, values, strict=True))
 
     def _assignments(self, start: int, end: int) -> Mapping[str, str]:
@@ -334,7 +338,7 @@ class _Parts:
         for first, last in zip([start, *(at + 1 for at in commas)], [*commas, end], strict=True):
             equals = next((at for at in self._outside(first, last) if self._tokens[at].token_type == TokenType.EQ), last)
             if equals + 1 >= last:
-                raise UsageError("cannot parse the SQL: SET is SET column = value")
+                raise UsageError("cannot parse the SQL. Write SET column = value")
             names, value = self._tokens[first:equals], self._text(equals + 1, last)
             if names[0].token_type == TokenType.L_PAREN:
                 found += self._row(names, equals + 1, last)
@@ -405,7 +409,7 @@ def _each_once(found: Any) -> Mapping[str, str]:
     known: set[str] = set()
     for name, value in found:
         if folded(name) in known:
-            raise UsageError(f"column {name!r} is set twice", column=name)
+            raise UsageError(f"column {name!r} is set twice. Set it once", column=name)
         known.add(folded(name))
         values[name] = value
     return values

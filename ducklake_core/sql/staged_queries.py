@@ -66,7 +66,7 @@ class StagedQueries:
 
         if spark is not None:
             return self._rows_on_spark(query, target, spark, by_name=by_name)
-        require_duckdb("rows of a query need an engine: give a Spark session (spark)")
+        require_duckdb("the rows of a query need an engine. Pass a Spark session with spark=")
         rows: FrameLike = rows_in_process(self.lake, self.names(), query, target=target, by_name=by_name)
         return rows
 
@@ -79,7 +79,7 @@ class StagedQueries:
         from ducklake_core.engines.duckdb_instance import require_duckdb
         from ducklake_core.sql.query import rows_in_process
 
-        require_duckdb("rows of a query need an engine: give a Spark session (spark)")
+        require_duckdb("the rows of a query need an engine. Pass a Spark session with spark=")
         described = rows_in_process(self.lake, self.names(), query, describe=True).read_all()
         columns: list[Field] = []
         for name, kind in zip(described["column_name"].to_pylist(), described["column_type"].to_pylist(), strict=True):
@@ -99,12 +99,16 @@ class StagedQueries:
         # Spark reads committed files, and would not see rows that are only staged.
         changed = next((one.name for one in self.catalog().tables if one.steps and folded(one.state.name) in mentioned), None)
         if changed is not None:
-            raise UnsupportedFeatureError(f"Spark does not see what the transaction has done to {changed}: leave spark out", table=changed)
+            raise UnsupportedFeatureError(
+                f"Spark does not see the changes of this transaction to {changed}. Leave spark out", table=changed
+            )
         frame = Query(self.lake, query, self.catalog().base.id, spark).to_spark()
         if target is None or by_name:
             return frame
         if len(frame.columns) != len(target):
-            raise UsageError(f"the query has {len(frame.columns)} columns, for {len(target)} of the table")
+            raise UsageError(
+                f"the query has {len(frame.columns)} columns, but the table has {len(target)}. Select one column for each, or use BY NAME"
+            )
         return frame.toDF(*(name for name, _ in target))
 
     def schema(self, name: str) -> Schema:

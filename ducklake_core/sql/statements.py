@@ -168,7 +168,7 @@ def _keys(sql: str, tokens: Sequence[Any], place: int) -> list[str]:
     """Return the parts in the brackets that follow a position."""
     opened = next((at for at in range(place, len(tokens)) if tokens[at].token_type == TokenType.L_PAREN), None)
     if opened is None:
-        raise UsageError("cannot parse the SQL: PARTITIONED BY and SORTED BY take keys in brackets")
+        raise UsageError("cannot parse the SQL. Write PARTITIONED BY (keys) and SORTED BY (keys)")
     return comma_separated(sql, tokens[opened + 1 : bracketed(tokens, opened) - 1])
 
 
@@ -182,11 +182,11 @@ def create_macro(tx: StatementTarget, sql: str, tokens: Sequence[Any]) -> None:
     closed = bracketed(tokens, opened)
     body = find_word(tokens, "AS", start=closed) + 1
     if body != closed + 1 or body >= len(tokens):
-        raise UsageError("cannot parse the SQL: CREATE MACRO is name(parameters) AS expression")
+        raise UsageError("cannot parse the SQL. Write CREATE MACRO name(parameters) AS expression")
     is_table = words[body] == "TABLE"
     body += is_table
     if len(comma_separated(sql, tokens[body:])) > 1 and not is_table:
-        reject("CREATE MACRO with several definitions", "lake.create_macro does it")
+        reject("CREATE MACRO with several definitions", "use lake.create_macro")
     parameters = text_between(sql, tokens, opened + 1, closed - 1) if closed - 1 > opened + 1 else ""
     tx.create_macro(
         _name(tokens[start:opened]),
@@ -241,7 +241,7 @@ def alter(tx: StatementTarget, node: exp.Alter) -> None:
         case exp.ColumnDef():
             added = column_of(action)
             if not added.nullable or added.default_is_expression:
-                reject("ADD COLUMN with NOT NULL or a computed default", "rows that are there have none; alter the column afterwards")
+                reject("ADD COLUMN with NOT NULL or a computed default", "existing rows have no value; alter the column afterwards")
             tx.add_column(name, (added.name,), added.type, default=added.default, if_not_exists=bool(action.args.get("exists")))
         case exp.Drop() if action.args.get("kind") == "COLUMN":
             (column,) = action.args.get("tables") or [action.this]
@@ -299,7 +299,7 @@ def comment(tx: StatementTarget, tokens: Sequence[Any]) -> None:
     end = find_word(tokens, "IS")
     kind, value = keyword(tokens[2]), tokens[end + 1 :]
     if len(value) != 1 or not (value[0].token_type == TokenType.STRING or keyword(value[0]) == "NULL"):
-        raise UsageError("cannot parse the SQL: COMMENT ON TABLE name IS 'text', or NULL")
+        raise UsageError("cannot parse the SQL. Write COMMENT ON TABLE name IS 'comment', or IS NULL")
     text = value[0].text if value[0].token_type == TokenType.STRING else None
     parts = names_at(tokens, 3)
     match kind:

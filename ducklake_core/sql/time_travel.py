@@ -51,13 +51,15 @@ def tokens_of(sql: str) -> list[Any]:
     try:
         found = list(DuckDB().tokenize(sql))
     except SqlglotError as problem:
-        raise UsageError(f"cannot read the SQL: {str(problem).splitlines()[0]}") from problem
+        raise UsageError(f"cannot parse the SQL: {str(problem).splitlines()[0]}") from problem
     while found and found[-1].token_type == TokenType.SEMICOLON:
         found.pop()
     if not found:
         raise UsageError("the SQL is empty")
     if any(token.token_type == TokenType.SEMICOLON for token in found):
-        raise UsageError("one statement at a time: in Python several become one commit in a transaction, by tx.sql(...) each")
+        raise UsageError(
+            "the SQL has several statements. Pass one statement at a time; in Python, use tx.sql(...) for each in one transaction"
+        )
     return found
 
 
@@ -179,10 +181,10 @@ def _computed(text: str, *, is_version: bool) -> int | datetime:
 
 def _no_moment(text: str, reason: str, *, is_version: bool) -> UsageError:
     if is_version:
-        return UsageError(f"AT (VERSION => {text}) needs the number of a snapshot: {reason}")
+        return UsageError(f"AT (VERSION => {text}) needs the id of a snapshot: {reason}")
     return UsageError(
-        f"AT (TIMESTAMP => {text}) needs a constant, such as TIMESTAMP '2026-01-31 12:00:00', or an expression without columns: {reason};"
-        " or read all of the query at a snapshot, by the argument at of lake.sql",
+        f"AT (TIMESTAMP => {text}) needs a constant, such as TIMESTAMP '2026-01-31 12:00:00', or an expression without columns: {reason}."
+        " To read the whole query at a snapshot, use the argument at of lake.sql",
         parameter="at",
     )
 

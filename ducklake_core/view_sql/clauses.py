@@ -193,7 +193,7 @@ def windowed(node: exp.Window, translate: Translate, named: Mapping[str, exp.Win
     if node.args.get("alias") is not None:
         name = node.args["alias"].name.lower()
         if name not in named:
-            raise Rejected(f"there is no window {name!r}")
+            raise Rejected(f"window {name!r} does not exist")
         base = named[name].copy()
         base.set("this", node.this)
         base.set("alias", None)
@@ -238,7 +238,7 @@ def _rank(function: str, call: exp.Anonymous, translate: Translate, over: str, *
     template, kind = RANKS[function]
     parts = [translate(part) for part in call.expressions]
     if len(parts) != (function == "ntile") or any(part.integer is None or part.integer < 1 for part in parts):
-        raise Rejected(f"it has {function} with other arguments than are understood")
+        raise Rejected(f"it has {function} with unsupported arguments")
     return Typed(sql=template.format(f"{function}({', '.join(str(part.integer) for part in parts)}) {over}"), type=kind)
 
 
@@ -247,7 +247,7 @@ def _neighbour(function: str, call: exp.Anonymous, translate: Translate, over: s
     value, numbers = parts[0], parts[1:2]
     value = cast(value, value.type)
     if any(part.integer is None or part.integer < (function == "nth_value") for part in numbers):
-        raise Rejected(f"it has {function} with other than a constant distance")
+        raise Rejected(f"it has {function} with a distance that is not constant")
     if len(parts) > (3 if function in ("lag", "lead") else 2 if function == "nth_value" else 1):
         raise Rejected(f"it has {function} with {len(parts)} arguments")
     arguments = [value.sql, *(str(part.integer) for part in numbers)]

@@ -241,10 +241,10 @@ class Expressions:
     def _scalar(self, node: exp.Expression) -> Typed:
         query = self.subquery(node, self.scope)
         if len(query.columns) != 1:
-            raise Rejected("it takes a query of several columns for a value")
+            raise Rejected("it uses a query of several columns as a value")
         # Spark takes a correlated query for a value only if it is an aggregate.
         if query.correlated and not query.single_row:
-            raise Rejected("it takes a correlated query without an aggregate for a value")
+            raise Rejected("it uses a correlated query without an aggregate as a value")
         return Typed(sql=f"({query.sql})", type=query.columns[0].type)
 
     def _function(self, node: exp.Anonymous) -> Typed:
@@ -257,9 +257,9 @@ class Expressions:
             self.aggregates += 1
             return grouping_number(name, node, [self.typed(part) for part in node.expressions])
         if name == "if":
-            raise Rejected("it calls if with other than three arguments")
+            raise Rejected("it calls if without exactly three arguments")
         if name not in _FUNCTIONS:
-            raise Rejected(f"the function {name} is not among those that are translated")
+            raise Rejected(f"function {name} is not supported")
         try:
             return _FUNCTIONS[name]([self.typed(part) for part in node.expressions])
         except Rejected as problem:
@@ -273,7 +273,7 @@ class Expressions:
             node = node.expression
         name = node.name.lower() if isinstance(node, exp.Anonymous) else type(node).__name__
         if name in self.macros or name not in AGGREGATES:
-            raise Rejected(f"the aggregate {name} is not among those that are translated")
+            raise Rejected(f"aggregate {name} is not supported")
         self.aggregates += 1
         # The flag is cleared to find out about the arguments alone, and restored for the query.
         around, self.scope.uses_outer = self.scope.uses_outer, False

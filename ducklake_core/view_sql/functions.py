@@ -226,7 +226,7 @@ def _if_finite(part: Typed, sql: str, data_type: DataType) -> Typed:
 
 def _date_part(parts: Sequence[Typed]) -> Typed:
     if len(parts) != 2 or parts[0].text is None:
-        raise Rejected("it takes a part of a date that is no constant")
+        raise Rejected("it takes a part of a date that is not constant")
     return date_part(parts[0].text, parts[1])
 
 
@@ -286,7 +286,7 @@ def _name_of(names: tuple[str, ...], number: str) -> Function:
 
 def _make_date(parts: Sequence[Typed]) -> Typed:
     if len(parts) != 3 or any(part.text is not None for part in parts):
-        raise Rejected("it has make_date with other than three numbers")
+        raise Rejected("it has make_date without exactly three numbers")
     sides = []
     for part in parts:
         if part.type not in (INT32, INT64, NULL_TYPE):
@@ -298,7 +298,7 @@ def _make_date(parts: Sequence[Typed]) -> Typed:
 def _strftime(parts: Sequence[Typed]) -> Typed:
     """Format a timestamp; years without four digits are an error, because Spark writes them in another form."""
     if len(parts) != 2 or parts[1].text is None:
-        raise Rejected("it has strftime with a format that is no constant")
+        raise Rejected("it has strftime with a format that is not constant")
     moment, pieces, rest = _moment(parts[0]), [], parts[1].text
     while rest:
         if rest[0] == "%":
@@ -311,7 +311,7 @@ def _strftime(parts: Sequence[Typed]) -> Typed:
             pieces.append(string_text(plain))
             rest = f"%{after}" if len(plain) < len(rest) else ""
     text = f"concat({', '.join(pieces)})" if pieces else string_text("")
-    failure = "CAST(raise_error('a year of the view is outside of what Spark and DuckDB write alike') AS STRING)"
+    failure = "CAST(raise_error('Spark and DuckDB format a year of the view differently') AS STRING)"
     in_range = f"year({moment.sql}) BETWEEN 1 AND 9999"
     return Typed(sql=f"CASE WHEN {moment.sql} IS NULL THEN NULL WHEN {in_range} THEN {text} ELSE {failure} END", type=VARCHAR)
 
@@ -362,7 +362,7 @@ def _spelt(text: str) -> str:
     words = text.split()
     unit = words[1].upper().removesuffix("S") if len(words) == 2 else ""
     if unit not in _UNITS:
-        raise Rejected(f"it has the interval {text!r}; one number and one unit are understood")
+        raise Rejected(f"it has interval {text!r}; only one number with one unit is supported")
     return _interval(_whole_days(words[0]), unit)
 
 
@@ -432,7 +432,7 @@ def _text(part: Typed) -> str:
 def _whole(part: Typed, least: int) -> int:
     """Return a constant whole number that is not below a bound."""
     if part.integer is None or part.integer < least:
-        raise Rejected(f"a function takes other than a constant whole number from {least} on")
+        raise Rejected(f"a function has an argument that is not a constant integer of at least {least}")
     return part.integer
 
 
@@ -483,7 +483,7 @@ def _padded(name: str) -> Function:
     def function(parts: Sequence[Typed]) -> Typed:
         _check_count(parts, 3)
         if not parts[2].text:
-            raise Rejected(f"it has {name} with other than a constant filling")
+            raise Rejected(f"it has {name} with a padding that is not constant")
         return Typed(sql=f"{name}({_text(parts[0])}, {_whole(parts[1], 0)}, {parts[2].sql})", type=VARCHAR)
 
     return function
@@ -492,7 +492,7 @@ def _padded(name: str) -> Function:
 def _split_part(parts: Sequence[Typed]) -> Typed:
     _check_count(parts, 3)
     if not parts[1].text:
-        raise Rejected("it has split_part with other than a constant separator")
+        raise Rejected("it has split_part with a separator that is not constant")
     return Typed(sql=f"split_part({_text(parts[0])}, {parts[1].sql}, {_whole(parts[2], 1)})", type=VARCHAR)
 
 
@@ -508,7 +508,7 @@ def _concat(parts: Sequence[Typed]) -> Typed:
 
 def _concat_ws(parts: Sequence[Typed]) -> Typed:
     if len(parts) < 2 or parts[0].text is None:
-        raise Rejected("it has concat_ws with other than a constant separator")
+        raise Rejected("it has concat_ws with a separator that is not constant")
     return Typed(sql=f"concat_ws({', '.join(as_text(part).sql for part in parts)})", type=VARCHAR)
 
 
@@ -516,7 +516,7 @@ def _matches(*, whole: bool) -> Function:
     def function(parts: Sequence[Typed]) -> Typed:
         _check_count(parts, 2)
         if parts[1].text is None:
-            raise Rejected("it has a regular expression that is no constant")
+            raise Rejected("it has a regular expression that is not constant")
         pattern = java_pattern(parts[1].text)
         if whole:
             pattern = rf"\A(?:{pattern})\z"
@@ -672,7 +672,7 @@ def element(subject: Typed, index: Typed) -> Typed:
     kind = subject.type
     if isinstance(kind, ListType):
         if index.integer is None or not -(2**31) < index.integer < 2**31:
-            raise Rejected("it takes an element of a list by other than a constant number")
+            raise Rejected("it takes an element of a list with an index that is not constant")
         found = "NULL" if index.integer == 0 else f"try_element_at({subject.sql}, {index.integer})"
         if index.integer == 0:
             raise Rejected("it takes element 0 of a list")
@@ -685,7 +685,7 @@ def element(subject: Typed, index: Typed) -> Typed:
     if index.text is not None:
         return field(subject, index.text)
     if kind == VARIANT:
-        raise Rejected("it takes an element of a variant, which only DuckDB does")
+        raise Rejected("it takes an element of a variant, which only DuckDB supports")
     raise Rejected(f"it takes a part of {kind} with brackets")
 
 
@@ -695,7 +695,7 @@ def field(subject: Typed, name: str) -> Typed:
     from ducklake_core.format.types.data_types import StructType
 
     if subject.type == VARIANT:
-        raise Rejected(f"it takes the part {name!r} of a variant, which only DuckDB does")
+        raise Rejected(f"it takes the part {name!r} of a variant, which only DuckDB supports")
     fields = subject.type.fields if isinstance(subject.type, StructType) else ()
     found = [own for own in fields if same_name(own.name, name)]
     if len(found) != 1 or len([own for own in fields if own.name.casefold() == name.casefold()]) != 1:
@@ -724,7 +724,7 @@ def _contains(parts: Sequence[Typed]) -> Typed:
         return Typed(sql=f"contains({_text(parts[0])}, {_text(parts[1])})", type=BOOLEAN)
     kind, wanted = parts[0].type.element.type, parts[1]
     if wanted.constant is None or kind in FLOATS or kind != compared_type((Typed(sql="", type=kind), wanted)):
-        raise Rejected(f"it looks for {wanted.type} in {parts[0].type}")
+        raise Rejected(f"it searches {parts[0].type} for {wanted.type}")
     sql = f"coalesce(array_contains({parts[0].sql}, {cast(wanted, kind).sql}), FALSE)"
     return Typed(sql=f"CASE WHEN {parts[0].sql} IS NULL THEN NULL ELSE {sql} END", type=BOOLEAN)
 
@@ -764,7 +764,7 @@ def java_pattern(pattern: str) -> str:
     while position < len(pattern):
         found = _PIECE.match(pattern, position)
         if found is None or (pattern.startswith("(?", position)):
-            raise Rejected(f"the regular expression {pattern!r} is not among those that both engines match alike")
+            raise Rejected(f"regular expression {pattern!r} may match differently in Spark and DuckDB")
         parts.append(_JAVA.get(found.group(), found.group()))
         position = found.end()
     if re.search(r"[*+?}]\+", pattern):
@@ -772,5 +772,5 @@ def java_pattern(pattern: str) -> str:
     try:
         re.compile(pattern)
     except re.error as problem:
-        raise Rejected(f"the regular expression {pattern!r} cannot be read") from problem
+        raise Rejected(f"regular expression {pattern!r} cannot be parsed") from problem
     return "".join(parts)

@@ -189,7 +189,7 @@ def is_finite(sql: str, data_type: DataType) -> str:
 
 
 def _checked(sql: str, condition: str, result: str, name: str) -> str:
-    message = "a value of the view is outside of what Spark and DuckDB cast alike"
+    message = "Spark and DuckDB cast a value of the view differently"
     return f"CASE WHEN {sql} IS NULL THEN NULL WHEN {condition} THEN {result} ELSE CAST(raise_error('{message}') AS {name}) END"
 
 
@@ -271,7 +271,7 @@ def _remainder(operator: str, left: Typed, right: Typed, kind: DataType) -> Type
 
 def _date_arithmetic(operator: str, left: Typed, right: Typed) -> Typed:
     if left.text is not None or right.text is not None:
-        raise Rejected("it computes with a date and a quoted text")
+        raise Rejected("it computes with a date and a string constant")
     if left.type == DATE and right.type == DATE and operator == "-":
         return Typed(sql=f"CAST(datediff({finite(left.sql, DATE)}, {finite(right.sql, DATE)}) AS BIGINT)", type=INT64)
     day, days = (left, right) if left.type == DATE else (right, left)
@@ -316,7 +316,7 @@ def condition(part: Typed) -> Typed:
     """Return the expression as a condition."""
     if part.type in (BOOLEAN, NULL_TYPE):
         return cast(part, BOOLEAN)
-    raise Rejected(f"it takes a value of type {part.type} for a condition")
+    raise Rejected(f"it uses a value of type {part.type} as a condition")
 
 
 def logic(word: str, left: Typed, right: Typed) -> Typed:
@@ -327,7 +327,7 @@ def logic(word: str, left: Typed, right: Typed) -> Typed:
 def like(subject: Typed, pattern: Typed) -> Typed:
     """Return LIKE with a constant pattern, in which nothing escapes."""
     if subject.type != VARCHAR or pattern.text is None:
-        raise Rejected("it has LIKE with other than a text and a constant pattern")
+        raise Rejected("it has LIKE with a value that is not a string, or a pattern that is not constant")
     # Spark's LIKE always has an escape character. One that the pattern does not contain escapes nothing, and control characters may be
     # between quotes as they are.
     free = next(letter for letter in map(chr, range(1, 32)) if letter not in pattern.text)

@@ -55,7 +55,7 @@ def parse_query(sql: str) -> exp.Expression:
     if len(statements) != 1 or statements[0] is None:
         raise Rejected(f"it is {len(statements)} statements")
     if any(CATALOG in text.this for text in statements[0].find_all(exp.Literal)):
-        raise Rejected(f"a constant holds {PLACEHOLDER}")
+        raise Rejected(f"a constant contains {PLACEHOLDER}")
     (statement,) = statements
     assert isinstance(statement, exp.Expression)
     return statement

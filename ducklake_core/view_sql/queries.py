@@ -75,7 +75,7 @@ class Queries:
     def query(self, node: exp.Expression, outer: Scope | None) -> Query:
         """Translate any query."""
         if self.depth > _DEEPEST:
-            raise Rejected("its queries are nested too deep")
+            raise Rejected("its queries are nested too deeply")
         clause = node.args.get("with_") or node.args.get("with")
         queries = replace(self, ctes=self._with(clause) if clause is not None else self.ctes, depth=self.depth + 1)
         match node:
@@ -90,7 +90,7 @@ class Queries:
                 only(node, "expressions")
                 return values(node, queries.expressions(Scope(outer=outer)), self.sources)
             case exp.Table():
-                raise Rejected(f"it has {shown(node)} for a query")
+                raise Rejected(f"it uses {shown(node)} as a query")
             case _:
                 raise Rejected(f"it is a {type(node).__name__.upper()}, not a query")
 
@@ -121,7 +121,7 @@ class Queries:
         try:
             return inner.whole_view()
         except Rejected as problem:
-            raise Rejected(f"it reads {found.schema_name}.{found.name}, and that: {problem}") from problem
+            raise Rejected(f"it reads view {found.schema_name}.{found.name}, which is not supported: {problem}") from problem
 
     def set_operation(self, node: exp.Expression, outer: Scope | None) -> Query:
         """Translate UNION, EXCEPT or INTERSECT, with ALL or without."""
@@ -289,7 +289,7 @@ class Select:
             node = exp.column(column.name or "", quoted=True)
             self.items.append(_Item(name=column.name, typed=typed, has_aggregate=expressions.aggregates > before, node=node))
         if replaced:
-            raise Rejected(f"it replaces {', '.join(replaced)}, which * does not have")
+            raise Rejected(f"it replaces {', '.join(replaced)}, but * does not have it")
 
     def _clause(self, key: str, expressions: Expressions, scope: Scope, rule: str) -> str:
         clause = self.node.args.get(key)
@@ -335,7 +335,7 @@ class Select:
         if not grouping.has_twins:
             return grouping.is_group, qualify or having
         if has_windows and grouping.is_group:
-            raise Rejected("it has windows over a grouping set that is there twice")
+            raise Rejected("it has windows over a repeated grouping set")
         return "", " AND ".join(f"({test})" for test in (grouping.is_group, qualify or having) if test)
 
     def _position(self, node: exp.Expression) -> Typed | None:
@@ -343,7 +343,7 @@ class Select:
         if not isinstance(node, exp.Literal) or node.is_string:
             return None
         if not node.name.isdigit() or not 1 <= int(node.name) <= len(self.items):
-            raise Rejected(f"it has {node.name} for a position among {len(self.items)} columns")
+            raise Rejected(f"it has position {node.name}, but only {len(self.items)} columns")
         return self.items[int(node.name) - 1].typed
 
     def _keys(self, scope: Scope, expressions: Expressions) -> list[tuple[Typed, bool, bool]]:
@@ -379,7 +379,7 @@ class Select:
             sql = outputs.get(key.sql)
             if sql is None:
                 if distinct:
-                    raise Rejected("it sorts DISTINCT rows by something else than their columns")
+                    raise Rejected("it sorts DISTINCT rows by an expression that is not one of their columns")
                 sql = outputs[key.sql] = self.sources.fresh()
                 items.append(f"{key.sql} AS {sql}")
             sorted_by.append(sort_key(Typed(sql=sql, type=key.type), descending=descending, nulls_first=nulls_first))
@@ -437,7 +437,7 @@ def limits(node: exp.Expression) -> str:
         while isinstance(number, exp.Paren):
             number = number.this
         if not isinstance(number, exp.Literal) or not number.name.isdigit() or int(number.name) >= 2**31:
-            raise Rejected(f"it has {word} with other than a constant number of rows")
+            raise Rejected(f"it has {word} with a number of rows that is not constant")
         text += f" {word} {number.name}"
     return text
 
@@ -542,7 +542,7 @@ class FromClause:
         if relation.alias is not None and any(
             own.alias is not None and same_name(own.alias, relation.alias) and own.schema == relation.schema for own in self.scope.relations
         ):
-            raise Rejected(f"it reads two relations called {relation.alias!r}")
+            raise Rejected(f"it reads two relations named {relation.alias!r}")
         self.scope.relations.append(relation)
         return sql
 
@@ -561,7 +561,7 @@ class FromClause:
             case exp.Subquery():
                 only(node, "this", "alias")
                 if isinstance(node.this, exp.Table):
-                    raise Rejected("it has a join in brackets")
+                    raise Rejected("it has a join in parentheses")
                 return self._query(self.subquery(node.this), node.alias or None, tuple(node.alias_column_names))
             case exp.Values():
                 only(node, "expressions", "alias")
@@ -577,7 +577,7 @@ def values(node: exp.Values, expressions: Expressions, sources: Sources) -> Quer
     """Translate VALUES: columns ``col0``, ``col1`` and so on, of the types that all rows have in common."""
     rows = [[expressions.typed(item) for item in (row.expressions if isinstance(row, exp.Tuple) else [row])] for row in node.expressions]
     if len({len(row) for row in rows}) != 1:
-        raise Rejected("it has VALUES of different lengths")
+        raise Rejected("it has rows of VALUES with different lengths")
     kinds = [common_type(column) for column in zip(*rows, strict=True)]
     columns = tuple(OutputColumn(name=f"col{i}", sql=sources.fresh(), type=kind) for i, kind in enumerate(kinds))
     lines = [

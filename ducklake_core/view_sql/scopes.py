@@ -129,21 +129,21 @@ class Scope:
         alias = self.aliases.get(folded(parts[0])) if len(parts) == 1 else None
         if alias is not None and found and self.alias_rule != "column" and found[0] != alias:
             if self.alias_rule == "either":
-                raise Rejected(f"the name {parts[0]!r} is a column and another expression")
+                raise Rejected(f"name {parts[0]!r} is both a column and another expression")
             return alias
         if found:
             if len(found) > 1:
-                raise Rejected(f"the name {'.'.join(parts)!r} means more than one column")
+                raise Rejected(f"name {'.'.join(parts)!r} is ambiguous")
             return found[0]
         if alias is not None:
             return alias
         variant = self._variant(parts)
         if variant is not None:
-            raise Rejected(f"{'.'.join(parts)!r} is a part of the variant {variant!r}, and only DuckDB takes parts of variants")
+            raise Rejected(f"{'.'.join(parts)!r} is a part of variant {variant!r}, which only DuckDB supports")
         if self.outer is not None:
             self.uses_outer = True
             return self.outer.column(parts)
-        raise Rejected(f"there is no column {'.'.join(parts)!r}")
+        raise Rejected(f"column {'.'.join(parts)!r} does not exist")
 
     def _here(self, parts: tuple[str, ...]) -> list[Typed]:
         """Return every reading of a name: relation and column, column and fields."""
@@ -265,7 +265,7 @@ class Sources:
             if found is None:
                 return None
             if found == FILE_INDEX:
-                raise Rejected("it reads file_index, which counts the files of one scan")
+                raise Rejected("it reads file_index, which is only defined for a single scan")
             if found.name not in virtual:
                 virtual[found.name] = OutputColumn(name=found.name, sql=self.fresh(), type=found.type)
                 stored[virtual[found.name].sql] = found.name

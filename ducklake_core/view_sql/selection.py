@@ -87,7 +87,7 @@ def _query(view: ViewState) -> exp.Select:
         _reject(view, f"it is a {type(statements[0]).__name__.upper()}, not one SELECT")
     query = statements[0]
     if any(CATALOG in text.this for text in query.find_all(exp.Literal)):
-        _reject(view, f"a constant holds {PLACEHOLDER}")
+        _reject(view, f"a constant contains {PLACEHOLDER}")
     extra = [key for key, value in query.args.items() if value and key.rstrip("_") not in ("expressions", "from", "where", "kind")]
     if extra or query.args.get("kind"):
         _reject(view, f"it has {', '.join(key.rstrip('_').upper() for key in extra) or 'a KIND'}")
@@ -178,5 +178,5 @@ def _name(view: ViewState) -> str:
 
 def _reject(view: ViewState, reason: str) -> NoReturn:
     raise UnsupportedFeatureError(
-        f"cannot read view {_name(view)}: {reason}; only columns of one table or view under a condition are understood", view=_name(view)
+        f"cannot read view {_name(view)}: {reason}; only columns of one table or view with a condition are supported", view=_name(view)
     )

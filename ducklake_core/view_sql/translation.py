@@ -82,17 +82,17 @@ def translate(
         names = [column.name for column in query.columns]
         unnamed = next((index for index, own in enumerate(names, 1) if own is None), None)
         if unnamed is not None:
-            raise Rejected(f"the name of its column {unnamed} is unknown; give it one with AS")
+            raise Rejected(f"its column {unnamed} has no name; name it with AS")
         fields = tuple(Field(name=column.name or "", type=INT32 if column.type == NULL_TYPE else column.type) for column in query.columns)
         twice = next((f.name for i, f in enumerate(fields) if any(same_name(f.name, other.name) for other in fields[:i])), None)
         if twice is not None:
             raise Rejected(f"it has two columns {twice!r}")
     except Rejected as problem:
         raise UnsupportedFeatureError(
-            f"cannot read {name}: {problem}; docs/reference/views.md lists what is understood", view=name
+            f"Spark cannot read {name}: {problem}. docs/reference/views.md lists the supported SQL", view=name
         ) from problem
     except RecursionError as problem:
-        raise UnsupportedFeatureError(f"cannot read {name}: its SQL is nested too deep", view=name) from problem
+        raise UnsupportedFeatureError(f"cannot read {name}: its SQL is nested too deeply", view=name) from problem
     return Translation(
         subject=name,
         sql=query.sql,

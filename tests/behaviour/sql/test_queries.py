@@ -121,9 +121,9 @@ REJECTED = {
     "SELECT * FROM read_csv('/etc/hosts')": (UsageError, "disabled"),
     "SELECT count(*) FROM t AT (VERSION => 99)": (NotFoundError, "99"),
     "SELECT count(*) FROM other.v AT (VERSION => 6)": (UnsupportedFeatureError, "is a view"),
-    "SELECT count(*) FROM t AT (VERSION => k)": (UsageError, "number of a snapshot"),
-    "SELECT count(*) FROM t AT (VERSION => 9223372036854775808)": (UsageError, "number of a snapshot: .* out of range"),
-    "SELECT count(*) FROM t AT (VERSION => NULL)": (UsageError, "number of a snapshot: it is NULL"),
+    "SELECT count(*) FROM t AT (VERSION => k)": (UsageError, "id of a snapshot"),
+    "SELECT count(*) FROM t AT (VERSION => 9223372036854775808)": (UsageError, "id of a snapshot: .* out of range"),
+    "SELECT count(*) FROM t AT (VERSION => NULL)": (UsageError, "id of a snapshot: it is NULL"),
     "SELECT count(*) FROM t AT (TIMESTAMP => 'never')": (UsageError, "needs a constant"),
     "SELECT count(*) FROM t AT (TIMESTAMP => now() - INTERVAL 90 YEAR)": (NotFoundError, "no snapshot at or before"),
     "SELECT *, rowid FROM t ORDER BY ALL": (UsageError, r"rowid: virtual columns are known to queries that name their columns, without \*"),
@@ -134,10 +134,10 @@ REJECTED = {
     "SELECT count(DISTINCT a), max(a.rowid) FROM t AS a": (UsageError, "rowid: virtual columns"),
     "SELECT max(rowid) FROM t, query('SELECT DISTINCT * FROM t') AS q": (UsageError, "rowid: virtual columns"),
     "SELECT rowid FROM other.v ORDER BY ALL": (UsageError, "rowid"),
-    "SELECT table_name FROM information_schema.tables": (UnsupportedFeatureError, "does not list what is in the lake"),
-    "SELECT count(*) FROM duckdb_tables()": (UnsupportedFeatureError, "does not list what is in the lake"),
+    "SELECT table_name FROM information_schema.tables": (UnsupportedFeatureError, "does not list objects of the lake"),
+    "SELECT count(*) FROM duckdb_tables()": (UnsupportedFeatureError, "does not list objects of the lake"),
     "SELECT * FROM other.nope": (NotFoundError, r"name nope does not exist|\"other.nope\" does not exist(?!.*because)"),
-    "SELECT 1; SELECT 2": (UsageError, "one statement at a time"),
+    "SELECT 1; SELECT 2": (UsageError, "Pass one statement at a time"),
     "SELECT (": (UsageError, "syntax error"),
 }
 
@@ -205,5 +205,5 @@ def test_spark(lake: DuckLake, spark: SparkSession) -> None:
     assert spark.sql("SELECT total FROM v WHERE s IS NULL").collect()[0].total == 44850
     with pytest.raises(NotFoundError, match="nope"):
         lake.register(spark, tables=["nope"])
-    with pytest.raises(UsageError, match="needs a session"):
+    with pytest.raises(UsageError, match="needs a Spark session"):
         found.to_spark()

@@ -157,13 +157,13 @@ REJECTED = {
     "ALTER TABLE t ALTER k TYPE VARCHAR COLLATE NOCASE": r"ALTER COLUMN \.\.\. COLLATE",
     "ALTER TABLE s.t ADD COLUMN x INTEGER FIRST": "a place for column 'x'",
     "ALTER TABLE s.t ADD COLUMN x INTEGER AFTER k": "new columns come last",
-    "INSERT INTO t VALUES (1)": "1 values, for 2 columns",
-    "INSERT INTO t SELECT 1, 'a', 2": "3 columns, for 2",
+    "INSERT INTO t VALUES (1)": "1 values, but the table has 2 columns",
+    "INSERT INTO t SELECT 1, 'a', 2": "3 columns, but the table has 2",
     "INSERT INTO t BY NAME SELECT 1 AS nope": "no column 'nope'",
     "INSERT INTO t (k) VALUES (1) RETURNING k": "RETURNING in INSERT",
-    "INSERT INTO t VALUES ()": "0 values, for 2 columns",
-    "INSERT INTO t VALUES": "without VALUES or a query",
-    "INSERT INTO t": "without VALUES or a query",
+    "INSERT INTO t VALUES ()": "0 values, but the table has 2 columns",
+    "INSERT INTO t VALUES": "neither VALUES nor a query",
+    "INSERT INTO t": "neither VALUES nor a query",
     "INSERT t VALUES (1)": "INSERT INTO table",
     "UPDATE t SET t.k = 1": r"SET t\.k = 1",
     "UPDATE t SET k = 1, K = 2": "set twice",
@@ -185,7 +185,7 @@ REJECTED = {
     "COPY t TO 'x'": "COPY",
     "ATTACH 'x'": "ATTACH",
     "garbage in": "GARBAGE",
-    "INSERT INTO t VALUES (1, 'a'); DELETE FROM t": "one statement at a time",
+    "INSERT INTO t VALUES (1, 'a'); DELETE FROM t": "Pass one statement at a time",
     "": "empty",
 }
 
@@ -211,7 +211,7 @@ def test_spark(lake: DuckLake, spark: SparkSession) -> None:
     assert sorted(lake.table("u").to_arrow().to_pydict()["k"]) == [2, 11, 12]
     with lake.transaction() as tx:
         tx.sql("INSERT INTO t VALUES (3, 'c')")
-        with pytest.raises(UnsupportedFeatureError, match="leave spark out"):
+        with pytest.raises(UnsupportedFeatureError, match="Leave spark out"):
             tx.sql("INSERT INTO u SELECT k, k FROM t", spark=spark)
 
 

@@ -159,11 +159,11 @@ def test_constants_that_are_no_geometries(made: tuple[DuckLake, Oracle]) -> None
 
 
 REJECTED_BY_SPARK = {
-    "SELECT v.a FROM t": "'v.a' is a part of the variant 'v', and only DuckDB takes parts of variants",
-    "SELECT t.v.a AS a FROM t": "'t.v.a' is a part of the variant 'v'",
+    "SELECT v.a FROM t": "'v.a' is a part of variant 'v', which only DuckDB supports",
+    "SELECT t.v.a AS a FROM t": "'t.v.a' is a part of variant 'v'",
     "SELECT v['a'] AS a FROM t": "it takes the part 'a' of a variant",
     "SELECT v[1] AS a FROM t": "it takes an element of a variant",
-    "SELECT count(*) AS n FROM t WHERE v.a::INTEGER = 1": "'v.a' is a part of the variant",
+    "SELECT count(*) AS n FROM t WHERE v.a::INTEGER = 1": "'v.a' is a part of variant",
     "SELECT variant_typeof(v) AS k FROM t": "the function variant_typeof",
     "SELECT v::INTEGER AS k FROM t": "it casts variant to int32",
     "SELECT count(*) AS n FROM t WHERE st_intersects(g, 'POINT(1 2)'::GEOMETRY)": "the function st_intersects",
