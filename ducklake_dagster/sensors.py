@@ -289,7 +289,7 @@ def _summary(changes: LakeChanges, found: CommitEvents, reported: int, reached: 
     if not changes.snapshots:
         return f"no commit after snapshot {reached.snapshot}"
     commits = sum(snapshot.id <= found.until for snapshot in changes.snapshots)
-    text = f"reported {reported} events of {found.foreign} commits of other writers (of {commits}), up to snapshot {found.until}"
+    text = f"reported {reported} events; other writers made {found.foreign} of {commits} commits up to snapshot {found.until}"
     if reached.place is not None:
         text += "; the next tick reports more events of these commits"
     if changes.expired:

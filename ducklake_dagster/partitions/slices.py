@@ -238,7 +238,7 @@ def partition_dimensions(
         )
     if not isinstance(partition_expr, str) or not partition_expr:
         raise UsageError(
-            f"asset {subject} is partitioned, but its metadata does not have the column. "
+            f"asset {subject} is partitioned, but its metadata does not name the partition column. "
             f"Set partition_expr to the name of one column, not {partition_expr!r}",
             asset=subject,
         )

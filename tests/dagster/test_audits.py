@@ -216,7 +216,7 @@ def test_a_condition_that_needs_an_engine_raises(run: Run) -> None:
     def words() -> pa.Table:
         return pa.table({"s": ["a"]})
 
-    with pytest.raises(dg.Failure, match="SQL engine"):
+    with pytest.raises(dg.Failure, match="Arrow cannot evaluate"):
         run([words])
 
 
@@ -224,7 +224,7 @@ def test_functions_are_found_by_name() -> None:
     assert ducklake_metadata(audits={"unique": unique_ids})["audits"] == {"unique": {"function": f"{__name__}:unique_ids"}}
     with pytest.raises(UsageError, match="is not a function at the top level of a module"):
         ducklake_metadata(audits={"never": lambda rows: False})
-    with pytest.raises(UsageError, match="nowhere:gone of an audit cannot be imported"):
+    with pytest.raises(UsageError, match="audit function nowhere:gone cannot be imported"):
         ducklake_metadata(audits={"a": {"function": "nowhere:gone"}})  # type: ignore[dict-item]
 
 
@@ -240,7 +240,7 @@ def test_an_audit_function_must_return_a_boolean(run: Run, lake_resource: DuckLa
     def vague() -> pa.Table:
         return pa.table({"n": [1]})
 
-    with pytest.raises(dg.Failure, match=f"the function of audit clear must return True or False, and returned {re.escape(repr(found))}"):
+    with pytest.raises(dg.Failure, match=f"the function of audit clear must return True or False, but returned {re.escape(repr(found))}"):
         run([vague])
     assert not lake_resource.connect().has_table("vague")
 
@@ -261,6 +261,6 @@ def test_a_condition_that_cannot_be_is_shown_as_it_was_written(run: Run, conditi
     def numbers() -> pa.Table:
         return pa.table({"n": [1]})
 
-    with pytest.raises(dg.Failure, match=f"audit wrong, which is '{condition}': {message}") as caught:
+    with pytest.raises(dg.Failure, match=rf"audit wrong \('{condition}'\): {message}") as caught:
         run([numbers])
     assert "IS NULL" not in str(caught.value.description)

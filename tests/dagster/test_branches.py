@@ -116,7 +116,7 @@ def test_partitions_come_from_where_they_were_written(run: Run, lake_resource: D
     run([daily, copied], selection=[copied], partition_key="2026-04-15", io=branch)
     run([daily, copied], selection=[copied], partition_key="2026-05-15", io=branch)
     assert numbers(lake_resource, "main__dev.copied") == [1, 2]
-    with pytest.raises(dg.Failure, match=r"the branch has some of the partitions, but not 2026-05-01, 2026-05-02: materialise them"):
+    with pytest.raises(dg.Failure, match=r"the branch has some of the partitions, but not 2026-05-01, 2026-05-02. Materialise them"):
         run([daily, copied], selection=[copied], tags={RANGE[0]: "2026-04-29", RANGE[1]: "2026-05-02"}, io=branch)
     assert not lake_resource.connect().has_table("copied")
 

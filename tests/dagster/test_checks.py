@@ -109,7 +109,7 @@ def test_null_fractions_come_from_file_statistics(run: Run) -> None:
 
     assert check(N=0.3, label=0.0)[0] is True
     assert check(n=0.29) == (False, "30.00% of 'n' is NULL, more than 29.00%")
-    assert check(missing=0.5) == (False, "there is no column 'gone'")
+    assert check(missing=0.5) == (False, "column 'gone' does not exist")
 
 
 def test_rows_that_live_in_the_catalog_count(
@@ -261,7 +261,7 @@ def test_invalid_sets_of_checks_raise() -> None:
     for one in (dg.AssetSpec("a"), "a", None):
         with pytest.raises(UsageError, match="assets must be a list of asset definitions"):
             build_lake_checks(assets=one, checks=[RowCount(minimum=1)])  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="several checks are called 'row_count'"):
+    with pytest.raises(UsageError, match="several checks are named 'row_count'"):
         build_lake_checks(assets=[dg.AssetSpec("a")], checks=[RowCount(minimum=1), RowCount(maximum=1)])
     with pytest.raises(UsageError, match="maximum must not be negative"):
         RowCount(maximum=-1)

@@ -221,7 +221,7 @@ def test_invalid_settings_raise_before_anything_is_written(run: Run, lake_resour
 
     table = pa.table({"n": [1]})
     assert "partition_expr" in failing(table, DAYS)
-    assert "'day', which partition_expr names; it has: n" in failing(table, DAYS, partition_expr="day")
+    assert "'day', but partition_expr needs it. Its columns are n" in failing(table, DAYS, partition_expr="day")
     assert "int64, which does not support time partitions" in failing(table, DAYS, partition_expr="n")
     assert "no upsert_keys. Set upsert_keys" in failing(table, write_mode="upsert")
     assert "must be one of overwrite, append, upsert, merge, not 'replace'" in failing(table, write_mode="replace")

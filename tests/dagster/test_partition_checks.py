@@ -134,7 +134,7 @@ def test_bounds_are_proven_by_files_and_else_by_rows(lake: DuckLake, judged: Cal
     lake.table("t").delete("v < 0")
     assert judged(ColumnBounds(bounds={"v": (0, None)}), KEYS[1:2])[0]
     assert judged(ColumnBounds(bounds={"v": ("a", "b")}), KEYS[:1])[1].startswith("column 'v' is float64 and cannot be compared")
-    assert judged(ColumnBounds(bounds={"gone": (1, 2)}))[1] == "there is no column 'gone'"
+    assert judged(ColumnBounds(bounds={"gone": (1, 2)}))[1] == "column 'gone' does not exist"
 
 
 def test_freshness_is_that_of_the_partition(lake: DuckLake, judged: Callable[..., tuple[bool, str]], sqlite_address: LakeAddress) -> None:

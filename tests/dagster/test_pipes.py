@@ -104,7 +104,7 @@ def test_only_a_commit_of_the_lake_is_reported(lake_resource: DuckLakeResource, 
     wrong: list[tuple[Any, Any, Any, str]] = [
         (None, result, None, "lake must be the DuckLake that was written to, not None"),
         (lake_resource, result, None, "lake must be the DuckLake"),
-        (lake, None, None, r"result must be .* one of tx\.result\.writes, not None"),
+        (lake, None, None, r"result must be .* one of tx\.result\.writes of a transaction, not None"),
         (lake, tx.result, None, r"result must be .* one of tx\.result\.writes"),
         (result, lake, None, "lake must be the DuckLake"),
         (lake, result, ["x"], r"metadata must be a mapping, not \['x'\]"),

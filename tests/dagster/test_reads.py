@@ -51,7 +51,7 @@ def test_as_of_a_time(run: Run, lake_resource: DuckLakeResource) -> None:
     [
         ({"as_of": "2026-03-01T00:00:00"}, "must be a time with a zone"),
         ({"as_of": "yesterday"}, "must be a time with a zone"),
-        ({"snapshot": 1, "changes": "beginning"}, "ducklake/snapshot and ducklake/changes each select the snapshot"),
+        ({"snapshot": 1, "changes": "beginning"}, "ducklake/snapshot and ducklake/changes both select the snapshot"),
         ({"changes": "always"}, "must be 'last_materialization' or 'beginning'"),
         ({"snapshot": True}, "must be a snapshot id"),
     ],
@@ -241,7 +241,7 @@ def test_changes_without_history_raise(run: Run, lake_resource: DuckLakeResource
     run([SOURCE, read])
     lake.drop_table("source")
     lake.write("source", ints(9))
-    with pytest.raises(dg.Failure, match=r"main\.source was dropped and made again since it was read last; .*changes='beginning'"):
+    with pytest.raises(dg.Failure, match=r"main\.source was dropped and re-created since it was last read.*changes='beginning'"):
         run([SOURCE, read])
     run([SOURCE, reader(seen, changes="beginning")])
     for _ in range(3):

@@ -83,7 +83,11 @@ def test_a_retried_step_whose_commit_changed_the_layout_commits_once(
 
 @pytest.mark.parametrize(
     ("key", "near"),
-    [("ducklake/write_mod", "(did you mean 'write_mode'?)"), ("ducklake/partition_by", "'partition_by'"), ("Ducklake/zzz", "the keys are")],
+    [
+        ("ducklake/write_mod", "(did you mean 'write_mode'?)"),
+        ("ducklake/partition_by", "'partition_by'"),
+        ("Ducklake/zzz", "Keys of DuckLakeIOManager are"),
+    ],
 )
 def test_unknown_keys_of_an_asset_raise(run: Run, lake_resource: DuckLakeResource, key: str, near: str) -> None:
     text = cause(run([asset(ROWS, **{key: "append"})], raise_on_error=False))
@@ -98,7 +102,9 @@ def test_settings_of_a_run_have_no_prefix(run: Run, lake_resource: DuckLakeResou
         context.add_output_metadata({"ducklake/write_mode": "append"})
         return ROWS
 
-    assert "'ducklake/write_mode' while it runs, but settings have no prefix: set 'write_mode'" in cause(run([build], raise_on_error=False))
+    assert "'ducklake/write_mode' to its output metadata, but settings have no prefix. Use 'write_mode'" in cause(
+        run([build], raise_on_error=False)
+    )
     assert not lake_resource.connect().has_table("things")
 
 
@@ -124,7 +130,7 @@ def test_unknown_keys_of_an_input_raise(run: Run, key: str, near: str) -> None:
     ],
 )  # fmt: skip
 def test_misspelled_settings_raise(run: Run, lake_resource: DuckLakeResource, key: str, value: Any, meant: str) -> None:
-    with pytest.raises(dg.Failure, match=f"'{key}' is not read.*'{meant}'"):
+    with pytest.raises(dg.Failure, match=f"does not read metadata key '{key}'.*'{meant}'"):
         run([asset(ROWS, **{key: value})])
 
     @dg.asset(name="things")
@@ -132,7 +138,7 @@ def test_misspelled_settings_raise(run: Run, lake_resource: DuckLakeResource, ke
         context.add_output_metadata({key: value})
         return ROWS
 
-    assert f"'{key}' is not read" in cause(run([build], raise_on_error=False))
+    assert f"does not read metadata key '{key}'" in cause(run([build], raise_on_error=False))
     assert not lake_resource.connect().has_table("things")
 
 
@@ -150,7 +156,7 @@ def test_keys_of_an_input_need_their_prefix(run: Run, key: str, meant: str) -> N
     def reader(things: Any) -> Any:
         return things
 
-    with pytest.raises(dg.Failure, match=f"'{key}' is not read.*'{meant}'"):
+    with pytest.raises(dg.Failure, match=f"does not read metadata key '{key}'.*'{meant}'"):
         run([asset(ROWS), reader])
 
 
@@ -163,7 +169,7 @@ def test_columns_that_the_frame_lacks_fail_the_step_or_are_reported(
 
     run([asset(pa.table({"n": [1], "b": ["x"], "c": [True]}))])
     text = cause(run([lacking()], raise_on_error=False))
-    assert "the frame for main.things lacks columns of the table that have no default: b, c" in text
+    assert "the frame for main.things lacks columns b, c of the table, which have no default" in text
     assert "set missing_columns to 'null'" in text
     assert "lacks columns" in cause(run([lacking(missing_columns="auto")], io={"missing_columns": "null"}, raise_on_error=False))
     additive = lacking(missing_columns="error", schema_evolution="additive")

@@ -133,7 +133,7 @@ def test_conditions_of_rows(judged: Judged, lake: DuckLake) -> None:
 def test_more_rows_than_fit_are_not_read(judged: Judged) -> None:
     found = judged(UniqueKey(key="id", max_rows=11))
     assert not found.passed
-    assert found.description.startswith("a row count of 12 is more than max_rows=11")
+    assert found.description.startswith("12 rows are more than max_rows=11")
     assert judged(UniqueKey(key="id", max_rows=3), KEYS[1:2]).passed
     assert "customers has 4 rows" in judged(Reference(key="id", table="customers", other_key="number", max_rows=3), KEYS[1:2]).description
 

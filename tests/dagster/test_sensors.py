@@ -60,7 +60,7 @@ def test_foreign_commits_are_reported_with_the_partitions_they_touch(
     run([numbers], partition_key="2026-03-28")
     run([plain])
     assert ticks.tick() == []
-    assert "0 commits of other writers (of 2)" in ticks.reason
+    assert "other writers made 0 of 2 commits" in ticks.reason
 
     with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("INSERT INTO lake.numbers VALUES (DATE '2026-03-29', 5), (DATE '2026-03-30', 6)", "INSERT INTO lake.plain VALUES (9)")
@@ -77,7 +77,7 @@ def test_foreign_commits_are_reported_with_the_partitions_they_touch(
         duck.run("DELETE FROM lake.numbers WHERE n = 7")
     # Rows that came and went between two ticks were never seen by anybody who waits for events.
     assert ticks.tick() == []
-    assert "reported 0 events of 2 foreign commits" in ticks.reason
+    assert "reported 0 events; other writers made 2 of 2 commits" in ticks.reason
     with oracle(sqlite_address) as duck:
         duck.run("ALTER TABLE lake.plain ADD COLUMN note VARCHAR", "CREATE TABLE lake.other AS SELECT 1 AS x")
     assert ticks.tick() == [("Observation", "plain", None)]
@@ -119,7 +119,7 @@ def test_an_unknown_schema_is_reported(run: Run, lake_resource: DuckLakeResource
     assert "schema=" not in ticks.reason
     lake_resource.connect().write("raw.plain", pa.table({"n": [3]}))
     assert ticks.tick() == []
-    assert "asset plain is read from main.plain, but the lake has raw.plain: give schema= as the IO manager has it" in ticks.reason
+    assert "asset plain is read from main.plain, but the lake has raw.plain. Set schema= to the schema of the IO manager" in ticks.reason
     lake_resource.connect().write("main.plain", pa.table({"n": [3]}))
     assert ticks.tick() == [("Materialization", "plain", None)]
 

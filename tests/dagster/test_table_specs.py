@@ -67,7 +67,7 @@ def test_names_and_patterns(lake: DuckLakeResource) -> None:
     assert set(by_key(load_table_specs(lake.connect(), include=["plain", "raw.events"]))) == {"main/plain", "raw/events"}
     with pytest.raises(UsageError, match=r"include has main\.missing"):
         load_table_specs(lake, include="missing")
-    with pytest.warns(UserWarning, match="fits main.missing"):
+    with pytest.warns(UserWarning, match="matches main.missing"):
         assert load_table_specs(lake, include="missing*") == []
 
 
@@ -188,9 +188,9 @@ def test_a_translator_may_return_what_dagster_takes(lake: DuckLakeResource, meth
     ("method", "found", "message"),
     [
         ("get_asset_key", None, "get_asset_key must return an AssetKey, but returned None for main.plain"),
-        ("get_kinds", "table", "get_kinds must return a set of strings, and returned 'table'"),
+        ("get_kinds", "table", "get_kinds must return a set of strings, but returned 'table'"),
         ("get_metadata", None, "get_metadata must return a mapping"),
-        ("get_metadata", {"table": "others", "schema": "main"}, "stands for the table main.others: keep 'schema' and 'table'"),
+        ("get_metadata", {"table": "others", "schema": "main"}, "names table main.others. Keep 'schema' and 'table'"),
         ("get_asset_spec", None, "get_asset_spec must return an AssetSpec"),
     ],
 )

@@ -86,7 +86,7 @@ A, B = asset("a/same"), asset("b/same")
         ([A, reader], {}, ["input up of reader: unknown metadata key 'ducklake/moment'"]),
         ([asset("x", **{"ducklake/write_mode": "append"})], {}, ["did you mean 'write_mode'?"]),
         ([asset("x", write_mode="replace")], {}, ["must be one of overwrite, append, upsert"]),
-        ([asset("x", DAYS)], {}, ["asset x is partitioned, but its metadata does not say by which column"]),
+        ([asset("x", DAYS)], {}, ["asset x is partitioned, but its metadata does not name the partition column"]),
         ([asset("x", BOTH, **ducklake_metadata(partition_expr={"day": "d"}))], {}, ["asset x is partitioned by day, region"]),
         ([asset("x", BOTH, **ducklake_metadata(partition_expr={"day": "d", "region": "r"}))], {}, []),
     ],

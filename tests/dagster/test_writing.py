@@ -103,7 +103,7 @@ class TestMerge:
     def test_new_columns_follow_the_schema_evolution(self, run: Run, lake_resource: DuckLakeResource) -> None:
         lake_resource.connect().write("t", pa.table({"id": pa.array([1, 2], pa.int32())}))
         wider = pa.table({"id": pa.array([2, 2**40]), "w": [1, 2]})
-        failure_of(run, asset_of([wider], write_mode="merge", merge_keys="id"), "main.t has no columns w (int64)")
+        failure_of(run, asset_of([wider], write_mode="merge", merge_keys="id"), "the frame has columns w (int64) that main.t does not have")
         run([asset_of([wider], write_mode="merge", merge_keys="id", schema_evolution="additive")])
         assert content(lake_resource) == [{"id": 1, "w": None}, {"id": 2, "w": 1}, {"id": 2**40, "w": 2}]
 
@@ -152,7 +152,7 @@ class TestMerge:
             ({"write_mode": "merge", "merge_keys": "id", "when_matched": "upsert"}, "when_matched must be one of update, ignore, delete"),
             ({"write_mode": "merge", "merge_keys": "id", "when_matched": "ignore", "when_not_matched": "ignore"}, "would change nothing"),
             ({"write_mode": "merge", "merge_keys": "id", "delete_when": 1}, "delete_when must be a SQL condition"),
-            ({"write_mode": "append", "schema_evolution": "replace"}, "belongs to write_mode 'overwrite'"),
+            ({"write_mode": "append", "schema_evolution": "replace"}, "needs write_mode 'overwrite'"),
         ],
     )
     def test_invalid_settings_raise(self, metadata: dict[str, Any], text: str) -> None:
