@@ -109,7 +109,7 @@ def test_null_fractions_come_from_file_statistics(run: Run) -> None:
 
     assert check(N=0.3, label=0.0)[0] is True
     assert check(n=0.29) == (False, "30.00% of 'n' is NULL, more than 29.00%")
-    assert check(missing=0.5) == (False, "column 'gone' does not exist")
+    assert check(missing=0.5) == (False, "column 'missing' does not exist")
 
 
 def test_rows_that_live_in_the_catalog_count(

@@ -123,7 +123,7 @@ REJECTED = {
     "DELETE FROM t WHERE k IN (SELECT k FROM nowhere)": "nowhere does not exist",
     "DELETE FROM t WHERE k IN (SELECT k FROM u) RETURNING k": "RETURNING in DELETE",
     "UPDATE t SET s = x FROM u RETURNING *": "RETURNING in UPDATE",
-    "DELETE FROM t WHERE rowid IN (SELECT k FROM (SELECT * FROM u))": "virtual columns are only supported in queries that list their columns",
+    "DELETE FROM t WHERE rowid IN (SELECT k FROM (SELECT * FROM u))": "only supported in queries that list their columns",
     "MERGE INTO t USING u JOIN u AS v USING (k) ON t.k = u.k WHEN MATCHED THEN DELETE": "a join as the source",
     "MERGE INTO t USING (SELECT 1 AS k) AS y USING (k) WHEN MATCHED THEN ERROR 'found ' || 'it'": "WHEN MATCHED: found it",
     "MERGE INTO t USING (SELECT 1 AS k) AS y USING (k) WHEN NOT MATCHED THEN INSERT": "1 columns, but the table has 2|1 values were",
