@@ -441,6 +441,7 @@ class DuckLake:
         allow_missing: bool = False,
         ignore_extra_columns: bool = False,
         allow_duplicates: bool = False,
+        for_duckdb: bool = True,
         spark: SparkSession | None = None,
         **commit: Unpack[CommitOptions],
     ) -> WriteResult:
@@ -455,6 +456,7 @@ class DuckLake:
             allow_missing=allow_missing,
             ignore_extra_columns=ignore_extra_columns,
             allow_duplicates=allow_duplicates,
+            for_duckdb=for_duckdb,
             spark=spark,
             **commit,
         )

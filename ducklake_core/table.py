@@ -388,6 +388,7 @@ class Table(Scanned):
         allow_missing: bool = False,
         ignore_extra_columns: bool = False,
         allow_duplicates: bool = False,
+        for_duckdb: bool = True,
         spark: SparkSession | None = None,
         **commit: Unpack[CommitOptions],
     ) -> WriteResult:
@@ -409,6 +410,9 @@ class Table(Scanned):
             ignore_extra_columns: Whether files may have columns that the table does not have.
             allow_duplicates: Whether a file may be added that is in the catalog already. Its rows are then there twice, and deleting
                 one entry deletes the file of both: for experiments only.
+            for_duckdb: Whether DuckDB must be able to read the files (the default). False also adds files with repeated columns that
+                lack the annotation LIST, as protobuf and Thrift writers make them: this library and Spark read them, DuckDB returns
+                NULL or fails.
             spark: Reads the footers on the executors of a session, for very many files; otherwise threads of this process do.
             commit: author, message, extra_info and commit_id, as in :meth:`DuckLake.write`.
 
@@ -428,6 +432,7 @@ class Table(Scanned):
                 allow_missing=allow_missing,
                 ignore_extra_columns=ignore_extra_columns,
                 allow_duplicates=allow_duplicates,
+                for_duckdb=for_duckdb,
                 spark=spark,
             )
         return single_result(tx.result, self.name, self._state.id)

@@ -706,10 +706,16 @@ class Transaction:
         allow_missing: bool = False,
         ignore_extra_columns: bool = False,
         allow_duplicates: bool = False,
+        for_duckdb: bool = True,
         spark: SparkSession | None = None,
     ) -> None:
         """Make Parquet files part of a table as they are; see :meth:`Table.add_data_files`."""
-        arguments.check_flags(allow_missing=allow_missing, ignore_extra_columns=ignore_extra_columns, allow_duplicates=allow_duplicates)
+        arguments.check_flags(
+            allow_missing=allow_missing,
+            ignore_extra_columns=ignore_extra_columns,
+            allow_duplicates=allow_duplicates,
+            for_duckdb=for_duckdb,
+        )
         arguments.optional(arguments.flag, "hive_partitioning", hive_partitioning)
         files = arguments.paths("paths", paths)
         if self._is_done("add files", name, files):
@@ -727,6 +733,7 @@ class Transaction:
                 allow_missing=allow_missing,
                 ignore_extra_columns=ignore_extra_columns,
                 hive_partitioning=hive_partitioning,
+                for_duckdb=for_duckdb,
             )
             self._coordinator.guard.begin()
             found = find_files(self._lake.storage, files)

@@ -11,7 +11,6 @@ from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.database.failures import RetryPolicy
 from ducklake_core.catalog.migrations.run import migrate_catalog, present_layout, stored_version
 from ducklake_core.catalog.migrations.steps import CountedFile, Step, counted_files, steps_between
-from ducklake_core.engines.arrow.file_reader import field_id
 from ducklake_core.errors import CommitRetriesExhaustedError, NotFoundError, StorageError, UnsupportedFeatureError
 from ducklake_core.format.files.data_files import SNAPSHOT_ID_FIELD_ID
 from ducklake_core.format.state import LakeInfo
@@ -126,10 +125,10 @@ def _find_stored_snapshots(files: Sequence[CountedFile], storage: Storage) -> di
 
     def stores_snapshots(file: CountedFile) -> bool:
         try:
-            schema = read_footer(storage, file.path).metadata.schema.to_arrow_schema()
+            columns = read_footer(storage, file.path).columns
         except (NotFoundError, StorageError):
             return False
-        return any(field_id(field) == SNAPSHOT_ID_FIELD_ID for field in schema)
+        return any(column.field_id == SNAPSHOT_ID_FIELD_ID for column in columns)
 
     with ThreadPoolExecutor(_PARALLEL_FOOTERS) as pool:
         return dict(zip((file.id for file in files), pool.map(stores_snapshots, files), strict=True))

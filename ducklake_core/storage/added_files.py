@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Literal, TypeAlias
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from ducklake_core.errors import CorruptFileError, SchemaError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.files.data_files import ROW_ID_FIELD_ID, SNAPSHOT_ID_FIELD_ID, ColumnStatistics, WrittenFile
@@ -29,6 +27,7 @@ from ducklake_core.format.types.data_types import (
     GEOMETRY,
     INT32,
     INT64,
+    INT128,
     INTERVAL,
     JSON,
     PRIMITIVES,
@@ -38,6 +37,8 @@ from ducklake_core.format.types.data_types import (
     TIMESTAMP_MS,
     TIMESTAMP_NS,
     TIMESTAMPTZ,
+    TIMETZ,
+    UINT128,
     UUID,
     VARCHAR,
     VARIANT,
@@ -46,22 +47,25 @@ from ducklake_core.format.types.data_types import (
     Field,
     ListType,
     MapType,
+    PrimitiveType,
     StructType,
 )
 from ducklake_core.format.types.names import folded
-from ducklake_core.format.types.schema import ArrowType, Schema
+from ducklake_core.format.types.schema import ArrowType, Schema, is_list
 from ducklake_core.format.values.arrow_cast import constant_array
 from ducklake_core.format.values.leaf_values import order_key, stat_value
 from ducklake_core.format.values.leaf_values import to_text as stat_text
+from ducklake_core.format.values.temporal import INFINITE_DAYS, INFINITE_UNITS
 from ducklake_core.format.values.value_text import from_cast_text, from_text, to_cast_text, to_text
 from ducklake_core.storage.filesystems import Storage, printable
-from ducklake_core.storage.parquet_files import Footer, read_footer
+from ducklake_core.storage.footers import Chunk, Footer, Node, Raw, raw_bounds
+from ducklake_core.storage.parquet_files import read_footer
 
 _SYSTEM_IDS = (ROW_ID_FIELD_ID, SNAPSHOT_ID_FIELD_ID)
 _CALENDAR: tuple[Literal["year", "month", "day", "hour"], ...] = ("year", "month", "day", "hour")
 
 Unit: TypeAlias = Literal["ms", "us", "ns"]
-_UNITS: dict[str, Unit] = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
+_UNITS: dict[str, Unit] = {"ms": "ms", "us": "us", "ns": "ns"}
 _PHYSICAL: dict[str, DataType] = {
     "BOOLEAN": BOOLEAN, "INT32": INT32, "INT64": INT64, "INT96": TIMESTAMP, "FLOAT": FLOAT32, "DOUBLE": FLOAT64,
     "BYTE_ARRAY": BLOB, "FIXED_LEN_BYTE_ARRAY": BLOB,
@@ -69,9 +73,19 @@ _PHYSICAL: dict[str, DataType] = {
 _LOCAL_TIMESTAMPS: dict[Unit, DataType] = {"ms": TIMESTAMP_MS, "us": TIMESTAMP, "ns": TIMESTAMP_NS}
 _ANNOTATED: dict[str, DataType] = {
     "STRING": VARCHAR, "ENUM": VARCHAR, "JSON": JSON, "UUID": UUID, "DATE": DATE, "INTERVAL": INTERVAL, "GEOMETRY": GEOMETRY,
+    "FLOAT16": FLOAT32,
 }  # fmt: skip
 
 _NANOSECONDS: dict[Unit, int] = {"ms": 1_000_000, "us": 1000, "ns": 1}
+_DAY = 86_400_000_000
+_INTEGERS = {
+    **{f"int{bits}": (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": (0, (1 << bits) - 1) for bits in (8, 16, 32, 64)},
+}
+_EXACT = Context(prec=80)
+_NOT_IN_PARQUET = (INT128, UINT128)
+_WITHOUT_BOUNDS = (*_NOT_IN_PARQUET, INTERVAL, TIMETZ, VARIANT, GEOMETRY)
+"""Types that files store as others, whose order is not that of the values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +101,7 @@ class AddingRules:
         ignore_extra_columns: Whether they may have others.
         hive_partitioning: Whether directories ``key=value`` of a path are columns: all files must have such (True), may have
             (None), or they mean nothing (False).
+        for_duckdb: Whether DuckDB must be able to read the files.
     """
 
     table: str
@@ -96,6 +111,7 @@ class AddingRules:
     allow_missing: bool = False
     ignore_extra_columns: bool = False
     hive_partitioning: bool | None = None
+    for_duckdb: bool = True
 
 
 def inspect_file(storage: Storage, path: str, rules: AddingRules) -> AddedFile:
@@ -133,11 +149,7 @@ class _Inspection:
                 raise UsageError(
                     f"the path of {self.where} has no directory key=value, as hive_partitioning=True asks for", path=self.where
                 )
-        try:
-            held = external_columns(self.footer.metadata)
-        except (pa.ArrowException, KeyError) as error:
-            raise UnsupportedFeatureError(f"{self.where} has columns of types that are not known here: {error}", path=self.where) from error
-        columns = self._columns(held, rules.schema.columns)
+        columns = self._columns(readable_columns(self.footer, self.where), rules.schema.columns)
         values = () if rules.partition_spec is None else tuple(self._partition_value(key) for key in rules.partition_spec.fields)
         path, is_relative = relative_to(rules.directory, self.path)
         order = {leaf.id: place for place, leaf in enumerate(rules.schema.leaves())}
@@ -148,7 +160,7 @@ class _Inspection:
             footer_size=self.footer.footer_size,
             statistics=tuple(sorted(self.statistics.values(), key=lambda column: order[column.column_id])),
             partition_values=values,
-            row_group_count=self.footer.metadata.num_row_groups,
+            row_group_count=len(self.footer.row_groups),
         )
         return AddedFile(file=file, path_is_relative=is_relative, full_path=self.path, columns=columns, absent=tuple(self.absent))
 
@@ -180,7 +192,12 @@ class _Inspection:
             del by_name[folded(target.name)]
             # As in DuckDB, what the path says hides what the file holds.
             in_path = not above and column.name in self.keys
-            found.append(self._from_path(target, column.name) if in_path else self._column(column, target, name))
+            if in_path:
+                found.append(self._from_path(target, column.name))
+                continue
+            found.append(self._column(column, target, name))
+            if not above:
+                self._check_nulls(column, target, name)
         for lacking in by_name.values():
             if not above and lacking.name in self.keys:
                 found.append(self._from_path(lacking, lacking.name))
@@ -190,6 +207,27 @@ class _Inspection:
 
     def _column(self, held: ForeignColumn, wanted: Field, name: str) -> MappedColumn:
         children: tuple[MappedColumn, ...] = ()
+        if wanted.type in (VARIANT, GEOMETRY):
+            raise UnsupportedFeatureError(
+                f"column {name!r} of {self.where} is of type {wanted.type}, which can be added with DuckDB's ducklake_add_data_files only; "
+                "or write its rows",
+                path=self.where,
+                column=name,
+            )
+        if wanted.type in _NOT_IN_PARQUET:
+            raise UnsupportedFeatureError(
+                f"column {wanted.name!r} of table {self.rules.table} is of type {wanted.type}, which no Parquet type stores exactly; write "
+                f"the rows of {self.where} instead of adding it",
+                path=self.where,
+                column=name,
+            )
+        if held.is_bare and self.rules.for_duckdb:
+            raise UnsupportedFeatureError(
+                f"column {name!r} of {self.where} is repeated without the annotation LIST, and DuckDB cannot read such columns of a lake; "
+                "write its rows instead, or pass for_duckdb=False if no DuckDB reads the table",
+                path=self.where,
+                column=name,
+            )
         match held.kind, wanted.type:
             case "struct", StructType(fields=fields):
                 children = self._columns(held.children, fields, f"{name}.")
@@ -200,19 +238,12 @@ class _Inspection:
                 children = tuple(self._column(part, target, f"{name}.{part.name}") for part, target in parts)
             case "leaf", _ if held.leaf is not None and wanted.is_leaf:
                 self._check_leaf(held.leaf, wanted, name)
-                self.statistics[wanted.id] = external_statistics(self.footer.metadata, held.leaf, wanted)
+                self.statistics[wanted.id] = external_statistics(self.footer, held.leaf, wanted)
             case _:
                 raise self._unlike(name, held.kind if held.leaf is None else str(held.leaf.type), wanted)
-        self._check_nulls(held, wanted, name)
         return MappedColumn(source_name=held.name, field_id=wanted.id, children=children)
 
     def _check_leaf(self, leaf: ForeignLeaf, wanted: Field, name: str) -> None:
-        if wanted.type in (VARIANT, GEOMETRY):
-            raise UnsupportedFeatureError(
-                f"column {name!r} of {self.where} is of type {wanted.type}, which can be added with DuckDB's ducklake_add_data_files only",
-                path=self.where,
-                column=name,
-            )
         if not fits(leaf.type, wanted.type):
             raise self._unlike(name, str(leaf.type), wanted)
 
@@ -229,11 +260,11 @@ class _Inspection:
         )
 
     def _check_nulls(self, held: ForeignColumn, wanted: Field, name: str) -> None:
-        if wanted.nullable or not self.footer.record_count or "." in name:
+        if wanted.nullable or not self.footer.record_count:
             return
         count = self.statistics[wanted.id].null_count if held.leaf is not None else None
         # No row is read, so NOT NULL has to be proved by the footer: by a count of 0, or by a column that is REQUIRED in the file.
-        if count == 0 or (held.leaf is not None and held.leaf.never_null):
+        if count == 0 or held.is_required:
             return
         reason = f"has {count} NULLs in" if count else "does not say how many NULLs are in"
         raise SchemaError(
@@ -347,24 +378,24 @@ def _constant(leaf: Field, text: str | None, rows: int) -> ColumnStatistics:
     return ColumnStatistics(column_id=leaf.id, column_size_bytes=0, value_count=rows, null_count=0, min_value=text, max_value=text)
 
 
-def external_statistics(metadata: pq.FileMetaData, leaf: ForeignLeaf, column: Field) -> ColumnStatistics:
-    """Convert the bounds of a footer to the catalog's strings for the table's column; None where there are none.
+def external_statistics(footer: Footer, leaf: ForeignLeaf, column: Field) -> ColumnStatistics:
+    """Convert the bounds of a footer to the catalog's strings for the table's column; None where there are none that can be trusted.
 
     Whether there is NaN is never known, as in DuckDB.
 
     Args:
-        metadata: The file's footer.
+        footer: The file's footer.
         leaf: The file's column.
         column: The leaf of the table that it stands for.
     """
-    chunks = [metadata.row_group(number).column(leaf.position) for number in range(metadata.num_row_groups)]
+    chunks = [group.chunks[leaf.node.position] for group in footer.row_groups]
     slots = sum(chunk.num_values for chunk in chunks)
     nulls = _null_count(chunks, leaf)
     low, high = _bounds(chunks, leaf, column.type)
     kept = truncate_bounds(low, high, column.type)
     return ColumnStatistics(
         column_id=column.id,
-        column_size_bytes=sum(chunk.total_compressed_size for chunk in chunks),
+        column_size_bytes=sum(chunk.compressed_size for chunk in chunks),
         value_count=None if nulls is None else slots - nulls,
         null_count=nulls,
         min_value=kept.min_value,
@@ -377,34 +408,25 @@ def external_statistics(metadata: pq.FileMetaData, leaf: ForeignLeaf, column: Fi
     )
 
 
-def _null_count(chunks: list[pq.ColumnChunkMetaData], leaf: ForeignLeaf) -> int | None:
-    counts = [chunk.statistics.null_count if chunk.is_stats_set and chunk.statistics.has_null_count else None for chunk in chunks]
+def _null_count(chunks: list[Chunk], leaf: ForeignLeaf) -> int | None:
+    counts = [chunk.null_count for chunk in chunks]
     if None in counts:
-        return 0 if leaf.never_null and not any(counts) else None
-    return int(sum(count for count in counts if count is not None))
+        return 0 if leaf.node.never_null and not any(counts) else None
+    return sum(count for count in counts if count is not None)
 
 
-def _bounds(chunks: list[pq.ColumnChunkMetaData], leaf: ForeignLeaf, wanted: DataType) -> tuple[str | None, str | None]:
+def _bounds(chunks: list[Chunk], leaf: ForeignLeaf, wanted: DataType) -> tuple[str | None, str | None]:
     nothing = (None, None)
-    if not leaf.has_bounds:
-        return nothing
     lows: list[object] = []
     highs: list[object] = []
     for chunk in chunks:
-        found = chunk.statistics if chunk.is_stats_set else None
-        if found is not None and found.has_null_count and found.null_count == chunk.num_values:
+        if chunk.null_count == chunk.num_values:
             continue
-        if found is None or not found.has_min_max:
+        found = trusted_bounds(chunk, leaf, wanted)
+        if found is None:
             return nothing
-        try:
-            low, high = _value(found.min_raw, leaf, wanted, upper=False), _value(found.max_raw, leaf, wanted, upper=True)
-        except (CorruptFileError, UnicodeDecodeError, ValueError, ArithmeticError):
-            # Not the bounds of such values, whatever they are.
-            return nothing
-        if low is None or high is None or _is_nan(low) or _is_nan(high):
-            return nothing
-        lows.append(low)
-        highs.append(high)
+        lows.append(found[0])
+        highs.append(found[1])
     if not lows:
         return nothing
     # DuckDB's rewrite keeps dates of a column that became one of timestamps, whose bounds may be strings of dates.
@@ -415,21 +437,58 @@ def _bounds(chunks: list[pq.ColumnChunkMetaData], leaf: ForeignLeaf, wanted: Dat
         return nothing
 
 
-def _is_nan(value: object) -> bool:
-    return isinstance(value, float) and math.isnan(value)
+def trusted_bounds(chunk: Chunk, leaf: ForeignLeaf, wanted: DataType) -> tuple[object, object] | None:
+    """Return bounds of a chunk in the Python form of a column of the table; None where there are none, or the file contradicts them.
+
+    Args:
+        chunk: The chunk.
+        leaf: The file's column.
+        wanted: The type of the table's column.
+    """
+    raw = raw_bounds(chunk, leaf.node) if leaf.has_bounds and wanted not in _WITHOUT_BOUNDS else None
+    if raw is None:
+        return None
+    try:
+        low, high = _value(raw[0], leaf, wanted, upper=False), _value(raw[1], leaf, wanted, upper=True)
+    except (CorruptFileError, ValueError, ArithmeticError):
+        # Not the bounds of such values, whatever they are.
+        return None
+    return None if low is None or high is None or order_key(low) > order_key(high) else (low, high)
 
 
-def _value(raw: object, leaf: ForeignLeaf, wanted: DataType, *, upper: bool) -> object | None:
-    """Return a bound in the Python form of the table's type; rounded outwards where that is coarser."""
-    if leaf.unit is None:
-        value = stat_value(raw, leaf.type)
-        return value.quantize(Decimal(1).scaleb(-wanted.scale)) if isinstance(wanted, DecimalType) and isinstance(value, Decimal) else value
+def _value(raw: Raw, leaf: ForeignLeaf, wanted: DataType, *, upper: bool) -> object | None:
+    """Return a bound in the Python form of the table's type, rounded outwards where that is coarser; None for no value of the type."""
+    if leaf.unit is not None:
+        return _moment(raw, leaf.unit, leaf.type, wanted, upper=upper)
+    value = stat_value(raw, leaf.type)
+    match leaf.type, value:
+        case DecimalType(precision=precision), Decimal():
+            if len(value.as_tuple().digits) > precision:
+                return None
+            return value.quantize(Decimal(1).scaleb(-wanted.scale), context=_EXACT) if isinstance(wanted, DecimalType) else value
+        case PrimitiveType(name=name), int() if name in _INTEGERS:
+            low, high = _INTEGERS[name]
+            return value if low <= value <= high else None
+        case PrimitiveType(name="date"), int():
+            return value if abs(value) < INFINITE_DAYS else None
+        case _, float():
+            return None if math.isnan(value) else value
+        case _:
+            return value
+
+
+def _moment(raw: Raw, unit: Unit, held: DataType, wanted: DataType, *, upper: bool) -> int | None:
     if not isinstance(raw, int):
-        raise CorruptFileError(f"statistics of a column of times hold {raw!r}")
-    nanoseconds = raw * _NANOSECONDS[leaf.unit]
+        return None
+    nanoseconds = raw * _NANOSECONDS[unit]
     if wanted in (TIMESTAMP_NS, TIME_NS):
-        return nanoseconds
-    return -(-nanoseconds // 1000) if upper else nanoseconds // 1000
+        value, day = nanoseconds, _DAY * 1000
+    else:
+        value, day = -(-nanoseconds // 1000) if upper else nanoseconds // 1000, _DAY
+    if held in (TIME, TIME_NS):
+        return value if 0 <= value <= day else None
+    # The least and the greatest numbers are infinities to readers, in any unit.
+    return value if abs(raw) < INFINITE_UNITS and abs(value) < INFINITE_UNITS else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -437,18 +496,16 @@ class ForeignLeaf:
     """One leaf column as a file describes it.
 
     Attributes:
-        position: Its number among all leaf columns.
+        node: The leaf in the schema of the file.
         type: The type that DuckDB takes it for.
         unit: Unit of its times and timestamps.
         has_bounds: Whether the statistics of such columns can be read as values.
-        never_null: Whether NULL cannot be in it.
     """
 
-    position: int
+    node: Node
     type: DataType
     unit: Unit | None = None
     has_bounds: bool = True
-    never_null: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -459,61 +516,128 @@ class ForeignColumn:
         name: Its name; ``list``, ``key`` and ``value`` within lists and maps, whatever the file calls them.
         kind: Whether it is a leaf or what is made of its children.
         field_id: The Parquet field id, None where it has none.
+        is_required: Whether the file cannot store NULL for it, regardless of the nodes above it.
+        is_bare: Whether it is a list because it is repeated, without the annotation.
         leaf: What is known of a leaf.
         children: Nodes below it.
     """
 
     name: str
-    kind: Literal["leaf", "struct", "list", "map"]
+    kind: Literal["leaf", "struct", "list", "map", "variant"]
     field_id: int | None = None
+    is_required: bool = False
+    is_bare: bool = False
     leaf: ForeignLeaf | None = None
     children: tuple[ForeignColumn, ...] = ()
 
 
-def external_columns(metadata: pq.FileMetaData) -> tuple[ForeignColumn, ...]:
-    """Return all columns of a file, in its order."""
-    leaves = (_leaf(metadata.schema.column(number), number) for number in range(metadata.num_columns))
-    return tuple(_column(field, field.name, leaves) for field in metadata.schema.to_arrow_schema())
+def readable_columns(footer: Footer, where: str) -> tuple[ForeignColumn, ...]:
+    """Return all columns of a file, in its order, if Arrow reads them as this module does.
+
+    Args:
+        footer: Its footer.
+        where: Its path, for messages.
+
+    Raises:
+        UnsupportedFeatureError: Arrow has no type for a column, or takes it for another structure.
+    """
+    columns = external_columns(footer)
+    try:
+        fields = list(footer.arrow_schema())
+    except (pa.ArrowException, OSError, UnicodeDecodeError, NotImplementedError) as error:
+        raise UnsupportedFeatureError(
+            f"{where} has columns of types that are not supported: {error}; write its rows with the program that reads it", path=where
+        ) from error
+    for column, arrow in zip(columns, fields, strict=True):
+        if not _agrees(column, arrow.type):
+            raise UnsupportedFeatureError(
+                f"column {column.name!r} of {where} is nested in a form that is not supported: Arrow reads it as {arrow.type}; write its "
+                "rows with the program that reads it",
+                path=where,
+                column=column.name,
+            )
+    return columns
 
 
-def _column(field: pa.Field[ArrowType], name: str, leaves: Iterator[ForeignLeaf]) -> ForeignColumn:
-    """Return a node and its leaves, which come in the order of the tree."""
-    arrow = field.type
-    field_id = (field.metadata or {}).get(b"PARQUET:field_id")
-    number = None if field_id is None else int(field_id)
-    if pa.types.is_struct(arrow):
-        children = tuple(_column(child, child.name, leaves) for child in arrow.fields)
-        return ForeignColumn(name=name, kind="struct", field_id=number, children=children)
+def _agrees(column: ForeignColumn, arrow: ArrowType) -> bool:
+    """Return whether Arrow reads a column as the same structure."""
+    if isinstance(arrow, pa.BaseExtensionType):
+        arrow = arrow.storage_type
+    parts: list[ArrowType]
+    if column.kind == "leaf":
+        return not pa.types.is_nested(arrow)
+    if column.kind == "variant":
+        return bool(pa.types.is_struct(arrow))
     if pa.types.is_map(arrow):
-        key, value = _column(arrow.key_field, "key", leaves), _column(arrow.item_field, "value", leaves)
-        return ForeignColumn(name=name, kind="map", field_id=number, children=(key, value))
-    if pa.types.is_list(arrow) or pa.types.is_large_list(arrow) or pa.types.is_fixed_size_list(arrow):
-        return ForeignColumn(name=name, kind="list", field_id=number, children=(_column(arrow.value_field, "list", leaves),))
-    return ForeignColumn(name=name, kind="leaf", field_id=number, leaf=next(leaves))
-
-
-def _leaf(column: pq.ColumnSchema, position: int) -> ForeignLeaf:
-    annotation = column.logical_type
-    facts = json.loads(annotation.to_json())
-    never_null = column.max_definition_level == 0
-    kind = annotation.type
-    data_type: DataType
-    if kind == "TIMESTAMP":
-        unit = _UNITS[facts["timeUnit"]]
-        if facts.get("is_from_converted_type"):
-            # Without a word on zones, as in files of old writers, DuckDB takes them for local ones.
-            data_type = TIMESTAMP
-        else:
-            data_type = TIMESTAMPTZ if facts["isAdjustedToUTC"] else _LOCAL_TIMESTAMPS[unit]
-        return ForeignLeaf(position=position, type=data_type, unit=unit, never_null=never_null)
-    if kind == "TIME":
-        unit = _UNITS[facts["timeUnit"]]
-        return ForeignLeaf(position=position, type=TIME_NS if unit == "ns" else TIME, unit=unit, never_null=never_null)
-    if kind == "DECIMAL":
-        data_type = DecimalType(precision=facts["precision"], scale=facts["scale"])
-    elif kind == "INT":
-        data_type = PRIMITIVES[f"{'' if facts['isSigned'] else 'u'}int{facts['bitWidth']}"]
+        kind, parts = "map", [arrow.key_type, arrow.item_type]
+    elif is_list(arrow):
+        kind, parts = "list", [arrow.value_type]
     else:
-        data_type = _ANNOTATED.get(kind, _PHYSICAL[column.physical_type])
-    has_bounds = column.physical_type != "INT96" and kind not in ("INTERVAL", "FLOAT16")
-    return ForeignLeaf(position=position, type=data_type, has_bounds=has_bounds, never_null=never_null)
+        kind, parts = "struct", [child.type for child in arrow.fields] if pa.types.is_struct(arrow) else []
+    return (
+        kind == column.kind
+        and len(parts) == len(column.children)
+        and all(_agrees(child, part) for child, part in zip(column.children, parts, strict=True))
+    )
+
+
+def external_columns(footer: Footer) -> tuple[ForeignColumn, ...]:
+    """Return all columns of a file, in its order."""
+    return tuple(_column(node, node.name) for node in footer.columns)
+
+
+def _column(node: Node, name: str) -> ForeignColumn:
+    """Return a node; one that is repeated is the list of what it holds."""
+    if node.repetition != "repeated":
+        return _content(node, name)
+    element = replace(_content(node, "list"), field_id=None)
+    return ForeignColumn(name=name, kind="list", field_id=node.field_id, is_required=True, is_bare=True, children=(element,))
+
+
+def _content(node: Node, name: str) -> ForeignColumn:
+    """Return a node without regard to its repetition."""
+    kind: Literal["leaf", "struct", "list", "map", "variant"] = "struct"
+    leaf: ForeignLeaf | None = None
+    children: tuple[ForeignColumn, ...] = ()
+    inner = node.children[0] if len(node.children) == 1 and node.children[0].repetition == "repeated" else None
+    if node.physical:
+        kind, leaf = "leaf", foreign_leaf(node)
+    elif node.annotation.name == "VARIANT":
+        kind = "variant"
+    elif node.annotation.name == "LIST" and inner is not None:
+        kind, children = "list", (_element(node, inner),)
+    elif node.annotation.name == "MAP" and inner is not None and len(inner.children) == 2:
+        kind, children = "map", tuple(_column(child, part) for child, part in zip(inner.children, ("key", "value"), strict=True))
+    else:
+        children = tuple(_column(child, child.name) for child in node.children)
+    is_required = node.repetition != "optional"
+    return ForeignColumn(name=name, kind=kind, field_id=node.field_id, is_required=is_required, leaf=leaf, children=children)
+
+
+def _element(node: Node, inner: Node) -> ForeignColumn:
+    """Return the element of a list of three levels, or of two, as old writers made them (rules of the Parquet specification)."""
+    has_two_levels = len(inner.children) != 1 or inner.name in ("array", f"{node.name}_tuple") or inner.annotation.name in ("LIST", "MAP")
+    return _content(inner, "list") if has_two_levels else _column(inner.children[0], "list")
+
+
+def foreign_leaf(node: Node) -> ForeignLeaf:
+    """Return a leaf of a file with the type that DuckDB takes it for."""
+    annotation = node.annotation
+    data_type: DataType
+    unit: Unit | None = None
+    match annotation.name:
+        case "TIMESTAMP":
+            unit = _UNITS[annotation.unit]
+            # Without a word on zones, as in files of old writers, DuckDB takes them for local ones.
+            data_type = TIMESTAMP if annotation.is_utc is None else TIMESTAMPTZ if annotation.is_utc else _LOCAL_TIMESTAMPS[unit]
+        case "TIME":
+            unit = _UNITS[annotation.unit]
+            data_type = TIME_NS if unit == "ns" else TIME
+        case "DECIMAL":
+            data_type = DecimalType(precision=annotation.precision, scale=annotation.scale)
+        case "INT":
+            data_type = PRIMITIVES[f"{'' if annotation.is_signed else 'u'}int{annotation.bits}"]
+        case name:
+            data_type = _ANNOTATED.get(name, _PHYSICAL[node.physical])
+    has_bounds = node.physical != "INT96" and annotation.name not in ("INTERVAL", "FLOAT16")
+    return ForeignLeaf(node=node, type=data_type, unit=unit, has_bounds=has_bounds)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
@@ -13,13 +12,11 @@ import pyarrow.parquet as pq
 from ducklake_core.errors import CorruptFileError, UnsupportedFeatureError
 from ducklake_core.format.files.data_files import EncryptionKey
 from ducklake_core.storage.filesystems import Storage, printable
+from ducklake_core.storage.footers import MAGIC, TAIL, Footer, read_footer_of
 
 if TYPE_CHECKING:
     from ducklake_core.storage.encryption.encrypting import EncryptingSink
 
-
-_MAGIC = b"PAR1"
-_LENGTH_AND_MAGIC = 8
 
 Found = TypeVar("Found")
 
@@ -106,52 +103,26 @@ def decoding(storage: Storage, path: str, what: str = "", table: str | None = No
             raise CorruptFileError(f"{name} is not a readable Parquet file: {error}", path=where, **about) from error
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Footer:
-    """A Parquet file seen from its end.
+def read_footer(storage: Storage, path: str, key: EncryptionKey | None = None) -> Footer:
+    """Read and check the footer of a file.
 
-    Attributes:
-        record_count: Rows.
-        file_size_bytes: Bytes of the whole file.
-        footer_size: Bytes of the footer thrift, without its length field and magic, as in ``ducklake_data_file``.
-        metadata: The parsed footer.
-    """
-
-    record_count: int
-    file_size_bytes: int
-    footer_size: int
-    metadata: pq.FileMetaData
-
-
-def read_footer(storage: Storage, path: str) -> Footer:
-    """Read the footer of a file.
+    Args:
+        storage: Where it is.
+        path: Its path.
+        key: From its catalog row; None for a plain file.
 
     Raises:
         NotFoundError: There is no such file.
-        CorruptFileError: It is not a (whole) Parquet file.
+        CorruptFileError: It is not a (whole) Parquet file, or its footer contradicts itself.
+        UnsupportedFeatureError: It is encrypted with a key that the catalog does not have.
         StorageError: It cannot be read.
     """
-    return read_twice(lambda: _read_footer(storage, path))
 
+    def read() -> Footer:
+        with open_parquet(storage, path, key) as source, storage.reporting("read the footer of", path):
+            return read_footer_of(source, printable(path))
 
-def _read_footer(storage: Storage, path: str) -> Footer:
-    with storage.open_input(path) as source, storage.reporting("read the footer of", path):
-        size = source.size()
-        source.seek(max(size - _LENGTH_AND_MAGIC, 0))
-        tail = source.read(_LENGTH_AND_MAGIC)
-        if len(tail) < _LENGTH_AND_MAGIC or tail[4:] != _MAGIC:
-            raise CorruptFileError(f"{printable(path)} does not end as a Parquet file does: it was cut, or is something else", path=path)
-        source.seek(0)
-        try:
-            metadata = pq.read_metadata(source)
-        except (pa.ArrowInvalid, OSError) as error:
-            raise CorruptFileError(f"the footer of {printable(path)} cannot be read: {error}", path=printable(path)) from error
-    return Footer(
-        record_count=metadata.num_rows,
-        file_size_bytes=size,
-        footer_size=int.from_bytes(tail[:4], "little"),
-        metadata=metadata,
-    )
+    return read_twice(read)
 
 
 def footer_size(metadata: pq.FileMetaData) -> int:
@@ -159,7 +130,7 @@ def footer_size(metadata: pq.FileMetaData) -> int:
     sink = pa.BufferOutputStream()
     metadata.write_metadata_file(sink)
     # A metadata file is a magic, the footer, its length and the magic again.
-    return int(sink.getvalue().size) - len(_MAGIC) - _LENGTH_AND_MAGIC
+    return int(sink.getvalue().size) - len(MAGIC) - TAIL
 
 
 def read_twice(read: Callable[[], Found]) -> Found:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from itertools import compress, islice, pairwise
 from typing import Any, Self
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ducklake_core.errors import CorruptFileError
+from ducklake_core.errors import CorruptFileError, SchemaError
 from ducklake_core.format.expressions import pruning
 from ducklake_core.format.expressions.predicates import Predicate
 from ducklake_core.format.files.data_files import ColumnStatistics, DataFile
@@ -21,7 +21,9 @@ from ducklake_core.format.types.data_types import FLOATS, Field
 from ducklake_core.format.types.schema import NO_KEY_TYPES, VARIANT_STORAGE, ArrowArray, Schema, is_list, to_arrow_type
 from ducklake_core.format.values import leaf_values
 from ducklake_core.format.values import variant_encoding as encoding
+from ducklake_core.storage.added_files import ForeignLeaf, foreign_leaf, trusted_bounds
 from ducklake_core.storage.filesystems import Storage, printable
+from ducklake_core.storage.footers import Footer, RowGroup, footer_content, parse_footer, parsed, without_arrow_schema
 from ducklake_core.storage.parquet_files import open_parquet
 
 BATCH_ROWS = 65_536
@@ -43,30 +45,78 @@ _FIXED: dict[pa.DataType, tuple[bytes, int]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class FileEnd:
+    """The footer of a file, unparsed and as pyarrow's object, and the size of the file."""
+
+    content: bytes
+    size: int
+    metadata: pq.FileMetaData
+
+
 class OpenFile:
     """An open Parquet file for one thread, whose checksums are verified.
 
     Args:
         source: The file.
-        metadata: Its footer, when that was read before.
+        where: Its path, for messages.
+        end: Its end, if that was read before.
         pre_buffer: Whether other threads fetch all columns of a row group at once (the default); not worth it for local files.
+
+    Raises:
+        CorruptFileError: The file does not end like a Parquet file.
+        UnsupportedFeatureError: Its footer is encrypted.
     """
 
-    def __init__(self, source: pa.NativeFile, metadata: pq.FileMetaData | None = None, *, pre_buffer: bool = True) -> None:
+    def __init__(self, source: pa.NativeFile, where: str, *, end: FileEnd | None = None, pre_buffer: bool = True) -> None:
         self.pre_buffer = pre_buffer
-        self._parquet = pq.ParquetFile(
-            source, metadata=metadata, coerce_int96_timestamp_unit="us", page_checksum_verification=True, pre_buffer=pre_buffer
+        self._where = where
+        self._source = source
+        if end is None:
+            content, size = footer_content(source, where)
+            end = FileEnd(content, size, parsed(content))
+        self.end = end
+        self._parquet = self._opened("us")
+        if any("_view" in str(field.type) for field in self.schema):
+            # Arrow cannot take rows of such arrays.
+            self.end = FileEnd(end.content, end.size, parsed(without_arrow_schema(end.content)))
+            self._parquet = self._opened("us")
+        self._coarse: pq.ParquetFile | None = None
+        self._old_timestamps = _old_timestamps(self.metadata, self.schema)
+
+    def _opened(self, unit: str) -> pq.ParquetFile:
+        return pq.ParquetFile(
+            self._source,
+            metadata=self.end.metadata,
+            coerce_int96_timestamp_unit=unit,
+            page_checksum_verification=True,
+            pre_buffer=self.pre_buffer,
         )
 
     @property
     def metadata(self) -> pq.FileMetaData:
         """Return the footer."""
-        return self._parquet.metadata
+        return self.end.metadata
 
     @property
     def schema(self) -> pa.Schema:
         """Return the Arrow schema."""
         return self._parquet.schema_arrow
+
+    @property
+    def rows(self) -> int:
+        """Return the number of rows in all row groups; some writers leave the total in the footer at 0."""
+        metadata = self.metadata
+        return sum(metadata.row_group(number).num_rows for number in range(metadata.num_row_groups))
+
+    def footer(self) -> Footer:
+        """Return the footer with its statistics, which pyarrow cannot be asked for: it ends the process on damaged ones.
+
+        Raises:
+            CorruptFileError: It contradicts itself.
+            UnsupportedFeatureError: Columns are encrypted, or in other files.
+        """
+        return parse_footer(self.end.content, self.end.size, self._where)
 
     def batches(self, groups: list[int], columns: list[str] | None, rows: int, threads: bool) -> Iterator[pa.RecordBatch]:
         """Yield the batches of some row groups.
@@ -76,8 +126,53 @@ class OpenFile:
             columns: Names of the columns; None for all.
             rows: Number of rows of a batch; the last of a row group may have fewer.
             threads: Whether to decode columns in parallel.
+
+        Raises:
+            SchemaError: A timestamp of 96 bits is outside of the years that microseconds reach.
         """
-        yield from self._parquet.iter_batches(rows, row_groups=groups, columns=columns, use_threads=threads)
+        batches = self._parquet.iter_batches(rows, row_groups=groups, columns=columns, use_threads=threads)
+        old = self._old_timestamps if columns is None else self._old_timestamps & set(columns)
+        if not old:
+            yield from batches
+            return
+        # Arrow wraps such timestamps around without an error. In milliseconds all of them fit, which shows what was wrapped.
+        if self._coarse is None:
+            self._coarse = self._opened("ms")
+        coarse = self._coarse.iter_batches(rows, row_groups=groups, columns=columns, use_threads=threads)
+        for batch, other in zip(batches, coarse, strict=True):
+            for name, fine, rough in zip(batch.schema.names, batch.columns, other.columns, strict=True):
+                if name in old and _is_wrapped(fine, rough):
+                    raise SchemaError(
+                        f"column {name!r} of {self._where} has timestamps (INT96) outside of the years that microseconds reach, 290308 BC "
+                        "to 294246; replace them with the program that wrote the file",
+                        path=self._where,
+                        column=name,
+                    )
+            yield batch
+
+
+def _old_timestamps(metadata: pq.FileMetaData, schema: pa.Schema) -> frozenset[str]:
+    """Return the names of top-level columns that hold timestamps of 96 bits."""
+    if not any("timestamp[us]" in str(field.type) for field in schema):
+        return frozenset()
+    columns = (metadata.schema.column(number) for number in range(metadata.num_columns))
+    paths = [column.path for column in columns if column.physical_type == "INT96"]
+    return frozenset(name for name in schema.names if any(path == name or path.startswith(f"{name}.") for path in paths))
+
+
+def _is_wrapped(fine: pa.Array[Any], coarse: pa.Array[Any]) -> bool:
+    """Return whether a timestamp in microseconds, or in what is nested, is another moment in milliseconds."""
+    if pa.types.is_timestamp(fine.type):
+        if fine.type == coarse.type:
+            return False
+        numbers = (array.fill_null(0).to_numpy(zero_copy_only=False).view(np.int64) for array in (fine, coarse))
+        micros, millis = numbers
+        return bool(np.any(micros // 1000 != millis))
+    if pa.types.is_struct(fine.type):
+        return any(map(_is_wrapped, fine.flatten(), coarse.flatten()))
+    if pa.types.is_map(fine.type):
+        return _is_wrapped(fine.keys, coarse.keys) or _is_wrapped(fine.items, coarse.items)
+    return is_list(fine.type) and _is_wrapped(fine.values, coarse.values)
 
 
 class Handles:
@@ -103,7 +198,7 @@ class Handles:
             opened = self._idle.pop()
         except IndexError:
             source = self._stack.enter_context(open_parquet(self._storage, self._file.path, self._file.encryption_key))
-            opened = OpenFile(source, self._first.metadata, pre_buffer=self._first.pre_buffer)
+            opened = OpenFile(source, printable(self._file.path), end=self._first.end, pre_buffer=self._first.pre_buffer)
         try:
             yield opened
         finally:
@@ -143,7 +238,7 @@ def decoded(
             yield from fresh.pop().batches(groups, columns, batch_rows, threads)
             return
         with open_parquet(storage, file.path, file.encryption_key) as source:
-            yield from OpenFile(source).batches(groups, columns, batch_rows, threads)
+            yield from OpenFile(source, printable(file.path)).batches(groups, columns, batch_rows, threads)
 
     batches, count, is_reread = decode(), 0, False
     while True:
@@ -186,8 +281,7 @@ def _next(batches: Iterator[pa.RecordBatch], file: DataFile, storage: Storage) -
 
 
 def row_group_runs(
-    metadata: pq.FileMetaData,
-    file_schema: pa.Schema,
+    opened: OpenFile,
     read_schema: Schema,
     places: Sequence[int | None],
     predicate: Predicate | None,
@@ -198,21 +292,21 @@ def row_group_runs(
     """Yield runs of neighbouring row groups to read, each with the position in the file of its first row.
 
     Args:
-        metadata: The file's footer.
-        file_schema: The file's Arrow schema.
+        opened: The file.
         read_schema: Columns that the predicate is bound to.
         places: Index in the file of each of them, None for those that it lacks.
         predicate: Rows wanted; None for all.
         rows: When given, only row groups that begin in this range of positions.
         only: When given, only row groups that hold one of these positions, which ascend.
     """
-    usable = _usable_columns(metadata, file_schema, read_schema, places, predicate)
+    metadata = opened.metadata
+    may_match = _pruning(opened, read_schema, places, predicate)
     position = start = 0
     run: list[int] = []
     for index in range(metadata.num_row_groups):
         count = metadata.row_group(index).num_rows
         wanted = (rows is None or rows[0] <= position < rows[1]) and (only is None or _holds(only, position, count))
-        if wanted and _may_match(predicate, metadata.row_group(index), usable):
+        if wanted and may_match(index):
             if not run:
                 start = position
             run.append(index)
@@ -229,51 +323,50 @@ def _holds(positions: np.ndarray, start: int, count: int) -> bool:
     return bool(last > first)
 
 
-def _may_match(predicate: Predicate | None, group: pq.RowGroupMetaData, usable: list[tuple[int, Field]]) -> bool:
-    return predicate is None or not usable or pruning.may_match(predicate, _statistics(group, usable), group.num_rows)
+def _pruning(opened: OpenFile, read_schema: Schema, places: Sequence[int | None], predicate: Predicate | None) -> Callable[[int], bool]:
+    """Return a function that decides by the statistics of a row group whether it may have matching rows."""
+    usable = [] if predicate is None else _usable_columns(opened.schema, read_schema, places, predicate)
+    if predicate is None or not usable:
+        return lambda _: True
+    footer = opened.footer()
+    leaves = [(foreign_leaf(footer.columns[place]), column) for place, column in usable if footer.columns[place].physical]
+
+    def may_match(index: int) -> bool:
+        group = footer.row_groups[index]
+        return pruning.may_match(predicate, _statistics(group, leaves), group.rows)
+
+    return may_match
 
 
 def _usable_columns(
-    metadata: pq.FileMetaData, file_schema: pa.Schema, read_schema: Schema, places: Sequence[int | None], predicate: Predicate | None
+    file_schema: pa.Schema, read_schema: Schema, places: Sequence[int | None], predicate: Predicate
 ) -> list[tuple[int, Field]]:
-    """Return leaf index and column, for top-level columns that the predicate reads and the file holds in their present type."""
-    if predicate is None:
-        return []
+    """Return index and column, for top-level columns that the predicate reads and the file holds in their present type."""
     wanted = pruning.columns(predicate)
-    paths = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
-    # A column called a.b and the field b of a struct a have the same path.
-    counts = Counter(paths)
-    leaf_of = {path: i for i, path in enumerate(paths) if counts[path] == 1}
     found: list[tuple[int, Field]] = []
     for column, place in zip(read_schema, places, strict=True):
         if column.id not in wanted or place is None or not column.is_leaf or column.type in NO_KEY_TYPES:
             continue
-        held = file_schema.field(place)
         # Statistics of another type would need the casts of the values, and those of floats leave NaN out: neither is used.
-        if held.type == to_arrow_type(column.type, physical=True) and column.type not in FLOATS and held.name in leaf_of:
-            found.append((leaf_of[held.name], column))
+        if file_schema.field(place).type == to_arrow_type(column.type, physical=True) and column.type not in FLOATS:
+            found.append((place, column))
     return found
 
 
-def _statistics(group: pq.RowGroupMetaData, columns: list[tuple[int, Field]]) -> dict[int, ColumnStatistics]:
+def _statistics(group: RowGroup, columns: list[tuple[ForeignLeaf, Field]]) -> dict[int, ColumnStatistics]:
     result: dict[int, ColumnStatistics] = {}
     for leaf, column in columns:
-        chunk = group.column(leaf)
-        found = chunk.statistics
-        if found is None or not found.has_null_count:
+        chunk = group.chunks[leaf.node.position]
+        if chunk.null_count is None:
             continue
-        bounds = (
-            (leaf_values.stat_text(found.min_raw, column.type), leaf_values.stat_text(found.max_raw, column.type))
-            if found.has_min_max
-            else (None, None)
-        )
+        bounds = trusted_bounds(chunk, leaf, column.type)
         result[column.id] = ColumnStatistics(
             column_id=column.id,
             column_size_bytes=0,
-            value_count=group.num_rows - found.null_count,
-            null_count=found.null_count,
-            min_value=bounds[0],
-            max_value=bounds[1],
+            value_count=group.rows - chunk.null_count,
+            null_count=chunk.null_count,
+            min_value=None if bounds is None else leaf_values.to_text(bounds[0], column.type),
+            max_value=None if bounds is None else leaf_values.to_text(bounds[1], column.type),
         )
     return result
 

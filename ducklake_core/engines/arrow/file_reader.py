@@ -149,8 +149,8 @@ class FileReader:
 
     @property
     def record_count(self) -> int:
-        """Return the number of rows in the file's footer, visible or not."""
-        return int(self._opened.metadata.num_rows)
+        """Return the number of rows in the file, visible or not."""
+        return self._opened.rows
 
     @property
     def stores_row_ids(self) -> bool:
@@ -188,9 +188,7 @@ class FileReader:
         # several of them would not fit in memory at once.
         metadata = self._opened.metadata
         layout, only = self._layout, chosen.positions if chosen.wanted else None
-        found = row_group_runs(
-            metadata, layout.schema, self._shape.read_schema, layout.places, self._predicate, rows=self._task.rows, only=only
-        )
+        found = row_group_runs(self._opened, self._shape.read_schema, layout.places, self._predicate, rows=self._task.rows, only=only)
         runs = list(found)
         groups = [(start, group) for start, run in runs for start, group in _starts(metadata, start, run)]
         if threads and len(groups) > 1 and all(_is_usual(metadata.row_group(group)) for _, group in groups):
@@ -310,12 +308,16 @@ class FileReader:
         unchanged = self._layout.unchanged.get(column.id)
         if unchanged is not None:
             array = rows.held[unchanged[0]]
+            if self._task.file.mapping_id is not None:
+                with self._naming(column):
+                    self._check_text(array)
             if array.type.equals(unchanged[1], check_metadata=True):
                 return array
         _, source = self._layout.sources[column.id]
         with self._naming(column):
             match source:
                 case InFile(place=place, field=held):
+                    self._check_text(rows.held[place])
                     return conform(rows.held[place], held, column)
                 case InPath(text=text):
                     value = None if text is None else plain_text(text, column.type)
@@ -324,6 +326,17 @@ class FileReader:
                     return constant(column, len(rows.positions))
                 case _:
                     assert_never(source)
+
+    def _check_text(self, array: pa.Array[Any]) -> None:
+        """Raise if an added file has strings that are not UTF-8: Arrow decodes them without a check, and fails much later."""
+        if self._task.file.mapping_id is None or not _has_text(array.type):
+            return
+        try:
+            array.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise CorruptFileError(
+                f"the file has strings that are not UTF-8: {error}; convert them with the program that wrote it"
+            ) from error
 
     @contextmanager
     def _naming(self, column: Field) -> Iterator[None]:
@@ -845,6 +858,15 @@ def _rounded(array: pa.Array[Any], unit: str) -> pa.Array[Any]:
     infinite = pc.equal(pc.abs(numbers), pa.scalar(_INFINITE, pa.int64()))
     whole = pc.multiply(pc.divide(pc.add(pc.if_else(infinite, pa.scalar(0, pa.int64()), numbers), half), step), step)
     return pc.if_else(infinite, numbers, whole).view(array.type)
+
+
+def _has_text(arrow: pa.DataType) -> bool:
+    """Return whether values of an Arrow type are strings, or contain some."""
+    if pa.types.is_dictionary(arrow):
+        return _has_text(arrow.value_type)
+    if isinstance(arrow, pa.BaseExtensionType):
+        return _has_text(arrow.storage_type)
+    return _is_text(arrow) or any(_has_text(arrow.field(number).type) for number in range(arrow.num_fields))
 
 
 def _is_text(arrow: pa.DataType) -> bool:

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ducklake_core.errors import SchemaError, UsageError
+from ducklake_core.errors import SchemaError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.evolution.reconciliation import may_fit, with_adopted_types, with_types_for_nulls
 from ducklake_core.format.types.data_types import DataType, Field
 from ducklake_core.format.types.schema import HUGE_INTEGER, TYPE_KEY, ArrowArray, Schema, from_arrow_schema
@@ -303,14 +303,32 @@ def arrow_data(data: Any) -> ArrowData:
         if is_a(data, "polars", "DataFrame"):
             return _of_polars(data)
         if hasattr(data, "__arrow_c_stream__"):
-            return pa.RecordBatchReader.from_stream(data)
+            return _of_stream(data)
         if hasattr(data, "__arrow_c_array__"):
             return pa.Table.from_batches([pa.record_batch(data)])
-    except UsageError:
+    except (UsageError, UnsupportedFeatureError):
         raise
     except _FAILURES as error:
         raise UsageError(f"cannot write a {kind_of(data)}: {_reason(error)}", type=kind_of(data)) from error
     raise UsageError(f"cannot write a {kind_of(data)}: {_advice(data)}", type=kind_of(data))
+
+
+def _of_stream(data: Any) -> pa.RecordBatchReader:
+    try:
+        return pa.RecordBatchReader.from_stream(data)
+    except OSError as error:
+        # DuckDB reports a type that it has no Arrow type for as a failure of the stream.
+        kind, reason = kind_of(data), str(error).partition("\n")[0]
+        types = zip(getattr(data, "columns", ()), getattr(data, "types", ()), strict=False)
+        names = [str(name) for name, data_type in types if "VARIANT" in str(data_type).upper()] if kind == "DuckDB relation" else []
+        if not names:
+            raise UsageError(f"cannot write a {kind}: {reason}", type=kind) from error
+        columns = ", ".join(map(repr, names))
+        raise UnsupportedFeatureError(
+            f"cannot write column {columns} of a {kind}: DuckDB does not export VARIANT to Arrow. Cast the column to a type "
+            "that Arrow has, such as JSON, or write its values with lake.sql(...)",
+            column=names[0],
+        ) from error
 
 
 def no_columns(kind: str) -> UsageError:

@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from ducklake_core.commit.actions import CumulativeDeletes, GatheredDeletes, InlinedDeletion, StagedDeleteFile
+from ducklake_core.engines.arrow.decoding import OpenFile
 from ducklake_core.engines.arrow.evaluate import hashable
 from ducklake_core.engines.arrow.read import read_inlined, read_task
 from ducklake_core.engines.arrow.write_state import WriteState
@@ -217,7 +217,7 @@ def delete_in_file(
 def _check_count(file: DataFile, shape: ScanProjection, storage: Storage) -> None:
     """Check the row count against the file's footer: with a wrong count, rows that no caller deletes would end with their file."""
     with open_parquet(storage, file.path, file.encryption_key) as source, storage.reporting("read the footer of", file.path):
-        held = pq.read_metadata(source).num_rows
+        held = OpenFile(source, printable(file.path)).rows
     if held != file.record_count:
         raise CorruptFileError(
             f"{printable(file.path)} of table {shape.table} has {held:,} rows, but the catalog has record_count "

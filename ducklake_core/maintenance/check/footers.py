@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.reading.integrity_scan import statistics_of_files, still_there
 from ducklake_core.catalog.reading.maintenance import named_files
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.catalog.reading.running_writes import FilesOfWrites, files_of_running_writes
-from ducklake_core.errors import CatalogCorruptError, CorruptFileError, DuckLakeError, NotFoundError
+from ducklake_core.errors import CatalogCorruptError, CorruptFileError, DuckLakeError, NotFoundError, UnsupportedFeatureError
 from ducklake_core.format.files.data_files import ROW_ID_FIELD_ID, SNAPSHOT_ID_FIELD_ID, EncryptionKey
 from ducklake_core.format.files.paths import file_key, file_name, has_writers_name, join, printable
 from ducklake_core.format.files.statistics import truncate_bounds
@@ -29,7 +28,8 @@ from ducklake_core.maintenance.check.statistics import WITHOUT_BOUNDS, bounds_of
 from ducklake_core.maintenance.request import ProgressMeter, listed_with_progress
 from ducklake_core.storage.added_files import ForeignColumn, external_columns, external_statistics
 from ducklake_core.storage.filesystems import Storage
-from ducklake_core.storage.parquet_files import open_parquet, read_footer
+from ducklake_core.storage.footers import Footer
+from ducklake_core.storage.parquet_files import read_footer
 
 _AT_ONCE = 16
 _FILES_PER_ROUND = 500
@@ -41,7 +41,7 @@ class FooterResult:
 
     size: int | None = None
     footer_size: int | None = None
-    metadata: pq.FileMetaData | None = None
+    footer: Footer | None = None
     code: str | None = None
     problem: str = ""
 
@@ -122,15 +122,13 @@ class FooterChecks:
             self._facts.info.checked_location(path, "a file")
             if str(getattr(row, "format", None) or "parquet").lower() == "puffin":
                 return FooterResult(size=self._storage.size(path))
+            footer = read_footer(self._storage, path, key)
             if key is None:
-                footer = read_footer(self._storage, path)
-                return FooterResult(size=footer.file_size_bytes, footer_size=footer.footer_size, metadata=footer.metadata)
-            size = self._storage.size(path)
-            with open_parquet(self._storage, path, key) as source:
-                return FooterResult(size=size, metadata=pq.read_metadata(source))
+                return FooterResult(size=footer.file_size_bytes, footer_size=footer.footer_size, footer=footer)
+            return FooterResult(size=self._storage.size(path), footer=footer)
         except NotFoundError as error:
             return FooterResult(code="file-missing", problem=error.message)
-        except (CorruptFileError, pa.ArrowException) as error:
+        except (CorruptFileError, UnsupportedFeatureError, pa.ArrowException) as error:
             return FooterResult(code="footer-unreadable", problem=str(error))
         except DuckLakeError as error:
             return FooterResult(code="file-unreachable", problem=error.message)
@@ -149,23 +147,20 @@ class FooterChecks:
             facts.report("file-size", f"{what} has {found.size} bytes, the catalog says {row.file_size_bytes}", **where)
         if found.footer_size is not None and row.footer_size not in (None, found.footer_size):
             facts.report("footer-size", f"{what} has a footer of {found.footer_size} bytes, the catalog says {row.footer_size}", **where)
-        if found.metadata is None:
+        if found.footer is None:
             return False
         number = getattr(row, count)
-        if found.metadata.num_rows != number:
+        if found.footer.record_count != number:
             # Of what follows nothing would fit; positions in a delete file are checked all the same.
             self.unusable.update({("data_file", row[0])} if kind == "data" else ())
             code = "record-count" if kind == "data" else "delete-count"
-            facts.report(code, f"{what} holds {found.metadata.num_rows} rows, the catalog says {number}", **where)
+            facts.report(code, f"{what} holds {found.footer.record_count} rows, the catalog says {number}", **where)
             return False
         return True
 
     def _contents(self, table: TableFacts, row: CatalogRow, found: FooterResult, statistics: Sequence[CatalogRow]) -> None:
-        assert found.metadata is not None
-        try:
-            columns = external_columns(found.metadata)
-        except (pa.ArrowException, KeyError):
-            return
+        assert found.footer is not None
+        columns = external_columns(found.footer)
         ids = {column.field_id for column in columns}
         where: dict[str, Any] = {"path": printable(self._facts.path_of(row)), "data_file_id": row.data_file_id, "table": table}
         what = f"data file {row.data_file_id}"
@@ -180,8 +175,8 @@ class FooterChecks:
         if SNAPSHOT_ID_FIELD_ID not in ids and is_partial and self._database.layout is None:
             self._facts.report("snapshot-ids-missing", f"{what} has rows of snapshots up to {row.partial_max}", **where)
         groups = getattr(row, "row_group_count", None)
-        if groups is not None and groups != found.metadata.num_row_groups:
-            problem = f"{what} has {found.metadata.num_row_groups} row groups, the catalog says {groups}"
+        if groups is not None and groups != len(found.footer.row_groups):
+            problem = f"{what} has {len(found.footer.row_groups)} row groups, the catalog says {groups}"
             self._facts.report("row-group-count", problem, **where)
         if row.mapping_id is not None:
             names = [column.name for column in columns]
@@ -196,13 +191,13 @@ class FooterChecks:
             if bare:
                 problem = f"{what} has no mapping, and no field id of {', '.join(bare)}: all of its columns are read by position"
                 self._facts.report("mapping-missing", problem, **where)
-            self._bounds(table, row, found.metadata, columns, statistics)
+            self._bounds(table, row, found.footer, columns, statistics)
 
     def _bounds(
         self,
         table: TableFacts,
         row: CatalogRow,
-        metadata: pq.FileMetaData,
+        footer: Footer,
         columns: Iterable[ForeignColumn],
         statistics: Sequence[CatalogRow],
     ) -> None:
@@ -215,7 +210,7 @@ class FooterChecks:
             held, is_top = leaves[one.column_id]
             assert held.leaf is not None
             try:
-                problem = external_statistics(metadata, held.leaf, wanted)
+                problem = external_statistics(footer, held.leaf, wanted)
                 bounds = problem.exact_min or problem.min_value, problem.exact_max or problem.max_value
                 found.append((one, wanted, problem, is_top, enclosed(one, bounds, wanted), beyond(one, bounds, wanted)))
             except (DuckLakeError, ValueError, ArithmeticError):
