@@ -84,6 +84,8 @@ _INTEGERS = {
 }
 _EXACT = Context(prec=80)
 _NOT_IN_PARQUET = (INT128, UINT128)
+_BARE = "is repeated without the annotation LIST"
+_TWO_LEVELS = "is a list of structs without a group around the elements"
 _WITHOUT_BOUNDS = (*_NOT_IN_PARQUET, INTERVAL, TIMETZ, VARIANT, GEOMETRY)
 """Types that files store as others, whose order is not that of the values."""
 
@@ -221,10 +223,10 @@ class _Inspection:
                 path=self.where,
                 column=name,
             )
-        if held.is_bare and self.rules.for_duckdb:
+        if held.obstacle and self.rules.for_duckdb:
             raise UnsupportedFeatureError(
-                f"column {name!r} of {self.where} is repeated without the annotation LIST, and DuckDB cannot read such columns of a lake; "
-                "write its rows instead, or pass for_duckdb=False if no DuckDB reads the table",
+                f"column {name!r} of {self.where} {held.obstacle}, and DuckDB cannot read such columns of a lake; write the rows of the "
+                "file instead, or pass for_duckdb=False if DuckDB does not read the table",
                 path=self.where,
                 column=name,
             )
@@ -513,11 +515,11 @@ class ForeignColumn:
     """A column, or a node within one, of a file.
 
     Attributes:
-        name: Its name; ``list``, ``key`` and ``value`` within lists and maps, whatever the file calls them.
+        name: Its name. Elements of lists have the name of the group above them, keys and values of maps ``key`` and ``value``.
         kind: Whether it is a leaf or what is made of its children.
         field_id: The Parquet field id, None where it has none.
         is_required: Whether the file cannot store NULL for it, regardless of the nodes above it.
-        is_bare: Whether it is a list because it is repeated, without the annotation.
+        obstacle: Why DuckDB cannot read it; empty if it can.
         leaf: What is known of a leaf.
         children: Nodes below it.
     """
@@ -526,7 +528,7 @@ class ForeignColumn:
     kind: Literal["leaf", "struct", "list", "map", "variant"]
     field_id: int | None = None
     is_required: bool = False
-    is_bare: bool = False
+    obstacle: str = ""
     leaf: ForeignLeaf | None = None
     children: tuple[ForeignColumn, ...] = ()
 
@@ -591,7 +593,7 @@ def _column(node: Node, name: str) -> ForeignColumn:
     if node.repetition != "repeated":
         return _content(node, name)
     element = replace(_content(node, "list"), field_id=None)
-    return ForeignColumn(name=name, kind="list", field_id=node.field_id, is_required=True, is_bare=True, children=(element,))
+    return ForeignColumn(name=name, kind="list", field_id=node.field_id, is_required=True, obstacle=_BARE, children=(element,))
 
 
 def _content(node: Node, name: str) -> ForeignColumn:
@@ -599,6 +601,7 @@ def _content(node: Node, name: str) -> ForeignColumn:
     kind: Literal["leaf", "struct", "list", "map", "variant"] = "struct"
     leaf: ForeignLeaf | None = None
     children: tuple[ForeignColumn, ...] = ()
+    obstacle = ""
     inner = node.children[0] if len(node.children) == 1 and node.children[0].repetition == "repeated" else None
     if node.physical:
         kind, leaf = "leaf", foreign_leaf(node)
@@ -606,18 +609,37 @@ def _content(node: Node, name: str) -> ForeignColumn:
         kind = "variant"
     elif node.annotation.name == "LIST" and inner is not None:
         kind, children = "list", (_element(node, inner),)
+        obstacle = _list_obstacle(node, inner)
     elif node.annotation.name == "MAP" and inner is not None and len(inner.children) == 2:
         kind, children = "map", tuple(_column(child, part) for child, part in zip(inner.children, ("key", "value"), strict=True))
+        names = [child.name for child in inner.children]
+        obstacle = "" if [folded(name) for name in names] == ["key", "value"] else f"is a map of {names[0]!r} and {names[1]!r}"
     else:
         children = tuple(_column(child, child.name) for child in node.children)
     is_required = node.repetition != "optional"
-    return ForeignColumn(name=name, kind=kind, field_id=node.field_id, is_required=is_required, leaf=leaf, children=children)
+    return ForeignColumn(
+        name=name, kind=kind, field_id=node.field_id, is_required=is_required, obstacle=obstacle, leaf=leaf, children=children
+    )
 
 
 def _element(node: Node, inner: Node) -> ForeignColumn:
     """Return the element of a list of three levels, or of two, as old writers made them (rules of the Parquet specification)."""
-    has_two_levels = len(inner.children) != 1 or inner.name in ("array", f"{node.name}_tuple") or inner.annotation.name in ("LIST", "MAP")
-    return _content(inner, "list") if has_two_levels else _column(inner.children[0], "list")
+    # In lists of three levels, DuckDB finds the element by the name of the group above it.
+    return _content(inner, "list") if _has_two_levels(node, inner) else _column(inner.children[0], inner.name)
+
+
+def _has_two_levels(node: Node, inner: Node) -> bool:
+    """Return whether a repeated node is the element of its list itself, and not the group around it."""
+    return len(inner.children) != 1 or inner.name in ("array", f"{node.name}_tuple") or inner.annotation.name in ("LIST", "MAP")
+
+
+def _list_obstacle(node: Node, inner: Node) -> str:
+    """Return why DuckDB cannot read a list; empty if it can."""
+    if _has_two_levels(node, inner):
+        is_known = not inner.children or inner.annotation.name in ("LIST", "MAP") or (inner.name == "array" and len(inner.children) > 1)
+        return "" if is_known else _TWO_LEVELS
+    is_map = inner.children[0].annotation.name == "MAP"
+    return f"is a list of maps in a group {inner.name!r}" if is_map and folded(inner.name) != "list" else ""
 
 
 def foreign_leaf(node: Node) -> ForeignLeaf:

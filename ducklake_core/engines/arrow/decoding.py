@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ducklake_core.errors import CorruptFileError, SchemaError
+from ducklake_core.errors import CorruptFileError, SchemaError, UnsupportedFeatureError
 from ducklake_core.format.expressions import pruning
 from ducklake_core.format.expressions.predicates import Predicate
 from ducklake_core.format.files.data_files import ColumnStatistics, DataFile
@@ -59,7 +59,8 @@ class OpenFile:
 
     Args:
         source: The file.
-        where: Its path, for messages.
+        path: Its path, as messages may show it.
+        table: Its table, for messages; empty for none.
         end: Its end, if that was read before.
         pre_buffer: Whether other threads fetch all columns of a row group at once (the default); not worth it for local files.
 
@@ -68,12 +69,13 @@ class OpenFile:
         UnsupportedFeatureError: Its footer is encrypted.
     """
 
-    def __init__(self, source: pa.NativeFile, where: str, *, end: FileEnd | None = None, pre_buffer: bool = True) -> None:
+    def __init__(self, source: pa.NativeFile, path: str, table: str = "", *, end: FileEnd | None = None, pre_buffer: bool = True) -> None:
         self.pre_buffer = pre_buffer
-        self._where = where
+        self._path, self._table = path, table
         self._source = source
         if end is None:
-            content, size = footer_content(source, where)
+            with self._naming_file():
+                content, size = footer_content(source, self._where)
             end = FileEnd(content, size, parsed(content))
         self.end = end
         self._parquet = self._opened("us")
@@ -116,7 +118,23 @@ class OpenFile:
             CorruptFileError: It contradicts itself.
             UnsupportedFeatureError: Columns are encrypted, or in other files.
         """
-        return parse_footer(self.end.content, self.end.size, self._where)
+        with self._naming_file():
+            return parse_footer(self.end.content, self.end.size, self._where)
+
+    @property
+    def _where(self) -> str:
+        return f"{self._path} of table {self._table}" if self._table else self._path
+
+    @contextmanager
+    def _naming_file(self) -> Iterator[None]:
+        try:
+            yield
+        except (CorruptFileError, UnsupportedFeatureError) as error:
+            raise type(error)(error.message, **self._details) from error
+
+    @property
+    def _details(self) -> dict[str, str]:
+        return {"path": self._path, "table": self._table} if self._table else {"path": self._path}
 
     def batches(self, groups: list[int], columns: list[str] | None, rows: int, threads: bool) -> Iterator[pa.RecordBatch]:
         """Yield the batches of some row groups.
@@ -145,8 +163,8 @@ class OpenFile:
                     raise SchemaError(
                         f"column {name!r} of {self._where} has timestamps (INT96) outside of the years that microseconds reach, 290308 BC "
                         "to 294246; replace them with the program that wrote the file",
-                        path=self._where,
                         column=name,
+                        **self._details,
                     )
             yield batch
 

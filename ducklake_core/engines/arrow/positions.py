@@ -217,7 +217,7 @@ def delete_in_file(
 def _check_count(file: DataFile, shape: ScanProjection, storage: Storage) -> None:
     """Check the row count against the file's footer: with a wrong count, rows that no caller deletes would end with their file."""
     with open_parquet(storage, file.path, file.encryption_key) as source, storage.reporting("read the footer of", file.path):
-        held = OpenFile(source, printable(file.path)).rows
+        held = OpenFile(source, printable(file.path), shape.table).rows
     if held != file.record_count:
         raise CorruptFileError(
             f"{printable(file.path)} of table {shape.table} has {held:,} rows, but the catalog has record_count "

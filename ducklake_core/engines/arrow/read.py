@@ -18,7 +18,7 @@ import pyarrow as pa
 from ducklake_core.engines.arrow.decoding import BATCH_ROWS, OpenFile
 from ducklake_core.engines.arrow.file_reader import ChosenRows, FileReader, readers_of
 from ducklake_core.engines.arrow.work import in_order
-from ducklake_core.errors import CorruptFileError, NotFoundError, UnsupportedFeatureError
+from ducklake_core.errors import CorruptFileError, NotFoundError
 from ducklake_core.format.files.data_files import DataFile
 from ducklake_core.format.files.paths import printable, protocol_of
 from ducklake_core.format.types.schema import to_arrow_schema
@@ -178,9 +178,7 @@ def _open_file(stack: ExitStack, task: FileTask, shape: ScanProjection, storage:
         source = stack.enter_context(open_parquet(storage, task.file.path, task.file.encryption_key))
     with storage.reporting("read the footer of", task.file.path):
         try:
-            opened = OpenFile(source, printable(task.file.path), pre_buffer=_is_waited_for(task))
-        except (CorruptFileError, UnsupportedFeatureError) as error:
-            raise type(error)(f"{error.message} (table {shape.table})", **{**error.details, "table": shape.table}) from error
+            opened = OpenFile(source, printable(task.file.path), shape.table, pre_buffer=_is_waited_for(task))
         except (pa.ArrowInvalid, OSError) as error:
             where = printable(task.file.path)
             raise CorruptFileError(f"{where} of table {shape.table} is not a readable Parquet file: {error}", path=where) from error
