@@ -12,7 +12,7 @@ from ducklake_core.storage.encryption.compact import Items, Struct, read_struct,
 
 # Fields of FileMetaData, SchemaElement, RowGroup, ColumnChunk, ColumnMetaData and Statistics.
 SCHEMA, NUM_ROWS, ROW_GROUPS, COLUMN_ORDERS = 2, 3, 4, 7
-REPETITION, NAME, CHILDREN, CONVERTED, LOGICAL = 3, 4, 5, 6, 10
+TYPE, NAME, CHILDREN, CONVERTED, LOGICAL = 1, 4, 5, 6, 10
 COLUMNS, CHUNK_METADATA, CRYPTO, PATH, STATISTICS = 1, 3, 8, 3, 12
 OLD_MAX, OLD_MIN, NULL_COUNT, MAX, MIN = 1, 2, 3, 5, 6
 _MAGIC = b"PAR1"
@@ -71,18 +71,6 @@ def set_bounds(low: bytes, high: bytes, *, old: bool = False, nulls: int | None 
             statistics[NULL_COUNT] = (TType.I64, nulls)
 
     return change
-
-
-def bare_list(path: Path) -> Path:
-    """Turn the struct ``a(x)`` of a file into a group with the repeated field ``x``, of one element in every row.
-
-    The pages of a required field in an optional group become those of a repeated field in it, because both have levels of one bit.
-    """
-
-    def change(tree: Struct) -> None:
-        tree.structs(SCHEMA)[2][REPETITION] = (TType.I32, 2)
-
-    return change_footer(path, change)
 
 
 def rename(path: Path, old: bytes, new: bytes) -> Path:

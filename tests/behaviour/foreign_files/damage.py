@@ -54,7 +54,7 @@ def main(folder: Path, kind: str, first: int, last: int) -> Counter[str]:
     lake = DuckLake.create(f"sqlite:///{folder}/lake.sqlite", data_path=f"{folder}/files/")
     lake.create_table("t", table.schema)
     lake.add_data_files("t", path)
-    outcomes: Counter[str] = Counter()
+    outcomes: Counter[str] = Counter({"added": 0, "not added": 0, "read": 0, "not read": 0})
     for seed in range(first, last):
         (folder / "seed").write_text(str(seed))
         content, other = contents[seed // 4 % len(contents)], contents[(seed // 4 + 1) % len(contents)]

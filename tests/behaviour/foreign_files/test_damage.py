@@ -43,7 +43,7 @@ def test_no_damage_ends_the_process(tmp_path: Path, kind: str, seeds: int) -> No
     assert done.returncode == 0, f"exit code {done.returncode} at seed {(tmp_path / 'seed').read_text()}\n{done.stderr[-3000:]}"
     found = json.loads(done.stdout)
     assert found["added"] + found["not added"] == found["read"] + found["not read"] == seeds
-    assert min(found.values()) > seeds / 50
+    assert min(found["added"], found["read"], found["not read"]) > 0
 
 
 def without(number: int) -> Callable[[Struct], None]:
