@@ -28,6 +28,7 @@ from tests.support.parquet_bytes import (
     PATH,
     ROW_GROUPS,
     SCHEMA,
+    TYPE,
     change_footer,
     chunks_of,
     rename,
