@@ -326,4 +326,4 @@ def test_nanoseconds_belong_to_the_partition_that_they_lie_in(
         assert sorted(lake.table("moments").scan().to_arrow().column("at").cast(pa.int64()).to_pylist()) == sorted(inside)
     else:
         result = run([build], partition_key="1969-12-31", raise_on_error=False)
-        assert "timestamptz" in cause(result), "with a zone it does not fit the table, which is said by name"
+        assert "timestamptz" in cause(result), "with a zone it does not fit the table, which the error names"

@@ -21,7 +21,7 @@ def lake_of(file: str, files: str) -> DuckLakeResource:
 
 
 def events_job() -> dg.JobDefinition:
-    """Two assets that append, of which the second needs the first."""
+    """Two assets that append; the second depends on the first."""
 
     @dg.asset(metadata={"write_mode": "append"})
     def first() -> pa.Table:
@@ -156,7 +156,7 @@ def test_a_process_behind_pipes_that_was_lost_after_its_commit(instance: dg.Dags
     job = dg.reconstructable(process_job)
     first = dg.execute_job(job, instance=instance, run_config=QUIET)
     assert not first.success
-    assert not Path(f"{home}/lake.sqlite.lost").exists(), "it was lost before its commit, of which its stderr says more"
+    assert not Path(f"{home}/lake.sqlite.lost").exists(), "it was lost before its commit: see its stderr"
     assert lake.table("external").scan().count() == 2
     options = dg.ReexecutionOptions.from_failure(first.run_id, instance)
     assert dg.execute_job(job, instance=instance, run_config=QUIET, reexecution_options=options, tags=RESUMED).success

@@ -55,7 +55,7 @@ def context(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
             yield found
 
 
-def ask(context: Any, query: str, **variables: Any) -> tuple[Any, str]:
+def run_query(context: Any, query: str, **variables: Any) -> tuple[Any, str]:
     """Return the answer, and assert that it contains no secret."""
     run = execute_dagster_graphql_and_finish_runs if query is LAUNCH else execute_dagster_graphql
     data = run(context, query, variables=variables).data
@@ -65,7 +65,7 @@ def ask(context: Any, query: str, **variables: Any) -> tuple[Any, str]:
 
 
 def test_the_pages_of_resources(context: Any) -> None:
-    data, text = ask(context, RESOURCES, s=infer_repository_selector(context))
+    data, text = run_query(context, RESOURCES, s=infer_repository_selector(context))
     found = data["allTopLevelResourceDetailsOrError"]["results"]
     assert len([one for one in found if one["name"].startswith("manager_")]) == 18
     assert "********" in text
@@ -74,7 +74,7 @@ def test_the_pages_of_resources(context: Any) -> None:
 
 @pytest.mark.parametrize("job", ["ducklake_maintenance", "launched", "__ASSET_JOB"])
 def test_the_launchpad(context: Any, job: str) -> None:
-    data, _ = ask(context, LAUNCHPAD, s=infer_job_selector(context, job))
+    data, _ = run_query(context, LAUNCHPAD, s=infer_job_selector(context, job))
     assert data["runConfigSchemaOrError"]["rootDefaultYaml"]
 
 
@@ -85,14 +85,14 @@ def test_runs_that_fail_and_their_logs(context: Any, job: str) -> None:
         catalog = {"postgres": {"host": "127.0.0.1", "port": 1, "database": "d", "user": "u", "password": {"env": "LAKE_SECRET"}}}
         storage = {"s3": {"data_path": "s3://b/", "secret_access_key": {"env": "LAKE_SECRET"}}}
         config = {"resources": {"at_launch": {"config": {"catalog": catalog, "storage": storage}}}}
-    data, _ = ask(context, LAUNCH, e={"selector": infer_job_selector(context, job), "mode": "default", "runConfigData": config})
+    data, _ = run_query(context, LAUNCH, e={"selector": infer_job_selector(context, job), "mode": "default", "runConfigData": config})
     launched = data["launchRun"]
     assert launched["__typename"] == "LaunchRunSuccess", launched
-    data, text = ask(context, RUN, id=launched["run"]["runId"])
+    data, text = run_query(context, RUN, id=launched["run"]["runId"])
     assert data["runOrError"]["status"] == "FAILURE"
     assert "127.0.0.1" in text, "the failure is the one that is meant"
 
 
 def test_a_tick_of_a_sensor_that_fails(context: Any) -> None:
-    _, text = ask(context, SENSOR, s=infer_sensor_selector(context, "ducklake_commits"))
+    _, text = run_query(context, SENSOR, s=infer_sensor_selector(context, "ducklake_commits"))
     assert "127.0.0.1" in text

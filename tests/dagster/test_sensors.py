@@ -214,10 +214,10 @@ def test_commits_of_the_instance_between_foreign_ones(run: Run, lake_resource: D
     ticks.tick()
     lake = lake_resource.connect()
     run([numbers], partition_key="2026-03-28")
-    lake.write("numbers", pa.table({"day": pa.array([date(2026, 3, 29)], pa.date32()), "n": [9]}), author="somebody")
+    lake.write("numbers", pa.table({"day": pa.array([date(2026, 3, 29)], pa.date32()), "n": [9]}), author="Ann")
     run([numbers], partition_key="2026-03-30")
     assert ticks.tick() == [("Materialization", "numbers", "2026-03-29")]
-    assert ticks.metadata[0]["ducklake/author"].value == "somebody"
+    assert ticks.metadata[0]["ducklake/author"].value == "Ann"
     assert ticks.metadata[0]["ducklake/snapshot_id"].value == lake.snapshot().id - 1
 
 

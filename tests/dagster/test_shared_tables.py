@@ -120,7 +120,7 @@ def test_maintenance_and_expiry_keep_the_owner_of_rows(lake_address: LakeAddress
     lake.set_comment("t", "newer")
     lake.expire_snapshots(versions=[snapshot.id for snapshot in lake.snapshots()][:-1], min_age="0 days")
     run([b], partition_key=FIRST)
-    assert values(lake_resource, "t") == [2, 2], "nobody knows any more"
+    assert values(lake_resource, "t") == [2, 2], "the writer is unknown by now"
 
 
 @pytest.fixture

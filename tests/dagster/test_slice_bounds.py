@@ -74,7 +74,7 @@ def test_slices_of_one_column_are_separated_exactly() -> None:
 def test_large_slices_have_short_descriptions() -> None:
     many = bounds((days(*((2 * day, 2 * day + 1) for day in range(60))),))
     assert many.to_json() == {"day": {"type": "date", "in": [["2026-01-01", "2026-04-30"]]}}
-    assert many.without(many) is not None, "nobody knows which of the days these were"
+    assert many.without(many) is not None, "the days are unknown"
     assert bounds((regions(*map(str, range(60))),)).to_json() == {}
 
 

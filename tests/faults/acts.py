@@ -187,7 +187,7 @@ def duckdb_changes(context: Context) -> None:
 
 def duckdb_maintains(context: Context) -> None:
     """DuckDB's maintenance of the same lake."""
-    # All but the held one, of which DuckDB does not know.
+    # All but the held one, which DuckDB does not know.
     first, _, *others = [snapshot.id for snapshot in context.lake.snapshots()]
     context.duckdb(
         f"CALL ducklake_flush_inlined_data('lake', table_name => '{context.name}')",

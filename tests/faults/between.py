@@ -165,9 +165,9 @@ class Memory:
                 if before is not None and then.feed is not None:
                     assert shows.feed == then.feed, f"snapshot {number} tells other changes"
             elif before is not None:
-                assert shows.rows == before.rows, f"snapshot {number} of the verb changed rows"
+                assert shows.rows == before.rows, f"snapshot {number} of the operation changed rows"
                 assert shows.feed is not None
-                assert not any(shows.feed.values()), f"snapshot {number} of the verb tells changes"
+                assert not any(shows.feed.values()), f"snapshot {number} of the operation has changes"
             if oracle is not None:
                 assert {name: _by_duckdb(oracle, name, number) for name in shows.rows} == shows.rows, f"DuckDB at snapshot {number}"
 

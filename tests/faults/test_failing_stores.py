@@ -29,7 +29,7 @@ from tests.support.parameters import spread
 
 @dataclass(frozen=True)
 class EveryThird(Storage):
-    """A store of which every third call fails, whatever it is about."""
+    """A store on which every third call fails."""
 
     calls: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     lock: ClassVar[threading.Lock] = threading.Lock()

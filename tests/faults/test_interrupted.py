@@ -93,7 +93,7 @@ def _is_called_by_the_collector(frame: FrameType | None) -> bool:
     return False
 
 
-# A connection whose making was interrupted is closed when it is collected, of which psycopg warns.
+# psycopg warns of an interrupted connection that is closed when it is collected.
 _collected = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
@@ -112,7 +112,7 @@ def test_a_transaction_interrupted_at_many_functions(lake_address: LakeAddress, 
 
 def _interrupt_functions(address: LakeAddress, rounds: int, seed: int) -> None:
     model = prepare(address.url, address.data_path, 0)
-    # Two, of which neither may be kept waiting by what the other left open.
+    # Two lakes: neither may wait for what the other left open.
     lakes = [DuckLake.connect(address.url) for _ in range(2)]
     for lake in lakes * 2:
         with CtrlC() as whole:

@@ -209,11 +209,11 @@ def test_a_commit_that_fails_leaves_no_table(mysql: MySQLServer, address: LakeAd
     before = physical(mysql, address)
     lake.set_option("data_inlining_row_limit", 10)
     name = make_name(address)
-    mysql.run(f"CREATE TRIGGER {name}.refuse BEFORE INSERT ON {name}.ducklake_snapshot_changes FOR EACH ROW SIGNAL SQLSTATE '45000'")
+    mysql.run(f"CREATE TRIGGER {name}.reject BEFORE INSERT ON {name}.ducklake_snapshot_changes FOR EACH ROW SIGNAL SQLSTATE '45000'")
     with pytest.raises(DuckLakeError, match="rejected a statement"):
         lake.create_table("u", COLUMNS)
     assert physical(mysql, address) == before
-    mysql.run(f"DROP TRIGGER {name}.refuse")
+    mysql.run(f"DROP TRIGGER {name}.reject")
     lake.create_table("u", COLUMNS)
     assert len(physical(mysql, address)) == len(before) + 1
 

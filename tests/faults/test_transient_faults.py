@@ -19,7 +19,7 @@ from tests.support.oracle import LakeAddress
 
 
 class CutShort:
-    """A file of which one read gives half of the bytes."""
+    """A file that returns half of the bytes of one read."""
 
     def __init__(self, content: bytes, at: int) -> None:
         self.content, self.at, self.position, self.reads, self.closed = content, at, 0, 0, False

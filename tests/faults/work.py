@@ -127,7 +127,7 @@ def dying_at(last: int) -> Iterator[list[str]]:
             yield connection
         step("after a COMMIT")
 
-    real_run, real_ask, real_commit = PipelinedStatements.run, PipelinedStatements.fetch, Database.commit
+    real_run, real_fetch, real_commit = PipelinedStatements.run, PipelinedStatements.fetch, Database.commit
 
     def run(self: PipelinedStatements, *given: Any, **more: Any) -> None:
         step(str(given[0]))
@@ -135,7 +135,7 @@ def dying_at(last: int) -> Iterator[list[str]]:
 
     def fetch(self: PipelinedStatements, *given: Any, **more: Any) -> Any:
         step(str(given[0]))
-        return real_ask(self, *given, **more)
+        return real_fetch(self, *given, **more)
 
     @contextmanager
     def commit(self: Database, *given: Any, **more: Any) -> Iterator[Any]:

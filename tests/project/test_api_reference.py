@@ -22,7 +22,7 @@ def test_the_reference_is_complete(tmp_path: Path) -> None:
     assert "- [DuckLakeIOManager](ducklake_dagster/DuckLakeIOManager.md): Stores what assets return in DuckLake tables" in index
     page = (tmp_path / "ducklake_core" / "Transaction.md").read_text()
     assert "## guard" in page
-    assert "Let nobody get in between" in page
+    assert "Let nobody get in between" in page  # codespell:ignore nobody
     manager = (tmp_path / "ducklake_dagster" / "DuckLakeResource.md").read_text()
     assert "## connect" in manager
     # Inherited from Dagster, which documents it.

@@ -91,9 +91,9 @@ from tests.support import servers
 
 def test_waits(postgres, s3):
     servers_of_run = [postgres.handle.get_pid(), *(server.process.pid for server in servers._RUNNING.values())]
-    told = {"processes": servers_of_run, "folder": str(postgres.data)}
+    started_servers = {"processes": servers_of_run, "folder": str(postgres.data)}
     file = pathlib.Path(__file__).with_name("started")
-    file.write_text(json.dumps(told))
+    file.write_text(json.dumps(started_servers))
     time.sleep(600)
 """
 

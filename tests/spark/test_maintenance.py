@@ -207,7 +207,7 @@ def test_an_interrupted_run_leaves_no_file(sqlite_address: LakeAddress, spark: S
 def test_attempts_that_were_given_up_leave_no_file(
     sqlite_address: LakeAddress, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where Spark may have run a task twice, uncommitted files of the write are swept after the commit."""
+    """Uncommitted files are swept after the commit where Spark may have run a task twice."""
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
     lake.set_option("data_inlining_row_limit", 0)
     lake.write("t", pa.table({"n": list(range(80))}))

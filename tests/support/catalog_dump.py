@@ -15,7 +15,7 @@ from tests.support.oracle import LakeAddress
 IGNORED: Mapping[str, Mapping[str, str]] = {
     "metadata": {"value of created_by": "names the implementation"},
     "snapshot": {"snapshot_time": "the time of the commit"},
-    "snapshot_changes": {"commit_extra_info": "ours holds a commit id"},
+    "snapshot_changes": {"commit_extra_info": "the library stores a commit id"},
     "schema": {"schema_uuid": "random"},
     "view": {"view_uuid": "random"},
     "table": {"table_uuid": "random"},
@@ -52,7 +52,7 @@ def dump_catalog(address: LakeAddress, by_duckdb: Dump | None = None) -> Dump:
     Args:
         address: The lake.
         by_duckdb: The dump of a lake in which DuckDB took the same steps. What the library adds to the changes of a snapshot is left out,
-            as far as DuckDB does not log it in that snapshot.
+            where DuckDB does not log it in that snapshot.
     """
     changes = {} if by_duckdb is None else {row["snapshot_id"]: row["changes_made"] for row in by_duckdb["snapshot_changes"]}
     database = Database(parse_catalog_url(address.url))

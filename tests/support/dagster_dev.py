@@ -88,7 +88,7 @@ class DagsterServer:
         """Return the address of the pages."""
         return f"http://127.0.0.1:{self.running.port}"
 
-    def ask(self, query: str, **variables: Any) -> Any:
+    def query(self, query: str, **variables: Any) -> Any:
         """Return the one field of a query."""
         body = json.dumps({"query": query, "variables": variables}).encode()
         request = urllib.request.Request(f"{self.url}/graphql", body, {"Content-Type": "application/json"})
@@ -119,7 +119,7 @@ class DagsterServer:
         """The status with which a run ends."""
 
         def ended() -> str | None:
-            status = self.ask(RUN_STATE, id=run_id)["status"]
+            status = self.query(RUN_STATE, id=run_id)["status"]
             return status if status in ENDED else None
 
         found: str = self.wait_for(ended, f"the end of run {run_id}")
@@ -131,12 +131,12 @@ class DagsterServer:
 
     def run(self, run_id: str) -> dict[str, Any]:
         """A run with its steps and events."""
-        found: dict[str, Any] = self.ask(RUN, id=run_id)
+        found: dict[str, Any] = self.query(RUN, id=run_id)
         return found
 
     def begin(self, job: str, tags: Mapping[str, str] | None = None, **selector: Any) -> str:
         """The id of a run that was launched."""
-        found = self.ask(
+        found = self.query(
             LAUNCH,
             e={
                 "selector": {**SELECTOR, "jobName": job, **selector},
@@ -159,7 +159,7 @@ class DagsterServer:
 
     def reexecute(self, run_id: str, strategy: str) -> str:
         """The id of the run that repeats another: ``FROM_FAILURE`` or ``ALL_STEPS``."""
-        found = self.ask(REEXECUTE, p={"parentRunId": run_id, "strategy": strategy})
+        found = self.query(REEXECUTE, p={"parentRunId": run_id, "strategy": strategy})
         assert found["__typename"] == "LaunchRunSuccess", found
         again: str = found["run"]["runId"]
         return again
@@ -168,15 +168,15 @@ class DagsterServer:
         """The runs of a backfill that succeeded."""
         pairs = [{"key": key, "value": value} for key, value in (tags or {}).items()]
         wanted = {"assetSelection": [{"path": [asset]}], "partitionNames": list(partitions), "tags": pairs}
-        started = self.ask(BACKFILL, p=wanted)
+        started = self.query(BACKFILL, p=wanted)
         assert started["__typename"] == "LaunchBackfillSuccess", started
 
         def runs() -> list[Any]:
-            found: list[Any] = self.ask(BACKFILL_RUNS, id=started["backfillId"])["runs"]
+            found: list[Any] = self.query(BACKFILL_RUNS, id=started["backfillId"])["runs"]
             return found
 
         def completed() -> bool:
-            state = self.ask(BACKFILL_STATE, id=started["backfillId"])
+            state = self.query(BACKFILL_STATE, id=started["backfillId"])
             assert state["status"] not in ("COMPLETED_FAILED", "FAILED"), (state, runs())
             return state["status"] in ("COMPLETED_SUCCESS", "COMPLETED")
 
@@ -185,7 +185,7 @@ class DagsterServer:
 
     def asset(self, name: str) -> Any:
         """Return the data of an asset's page."""
-        return self.ask(ASSET, k={"path": [name]})
+        return self.query(ASSET, k={"path": [name]})
 
     def latest(self, name: str) -> dict[str, Any]:
         """Metadata of an asset's latest materialization."""
@@ -193,16 +193,16 @@ class DagsterServer:
 
     def newest_partitions(self, name: str, count: int) -> list[str]:
         """The partitions of an asset that its page plots, in ascending order; of more than so many the newest."""
-        found: list[str] = self.ask(PARTITIONS, k={"path": [name]}, limit=count)["partitionKeyConnection"]["results"]
+        found: list[str] = self.query(PARTITIONS, k={"path": [name]}, limit=count)["partitionKeyConnection"]["results"]
         return found[::-1]
 
     def sensor(self, name: str) -> Any:
         """State of a sensor with its last ticks."""
-        return self.ask(SENSOR, s={**SELECTOR, "sensorName": name})["sensorState"]
+        return self.query(SENSOR, s={**SELECTOR, "sensorName": name})["sensorState"]
 
     def start_sensor(self, name: str) -> str:
         """Start a sensor; gives what stops it."""
-        state = self.ask(START_SENSOR, s={**SELECTOR, "sensorName": name})["sensorState"]
+        state = self.query(START_SENSOR, s={**SELECTOR, "sensorName": name})["sensorState"]
         assert state["status"] == "RUNNING"
         started: str = state["id"]
         return started
@@ -215,16 +215,16 @@ class DagsterServer:
                 stopped += 1
                 time.sleep(0.5)
             else:
-                self.ask(STOP_SENSOR, id=started)
+                self.query(STOP_SENSOR, id=started)
                 stopped = 0
 
     @contextmanager
     def schedule(self, name: str) -> Iterator[None]:
         """A schedule that runs until the end of the block."""
-        state = self.ask(START_SCHEDULE, s={**SELECTOR, "scheduleName": name})["scheduleState"]
+        state = self.query(START_SCHEDULE, s={**SELECTOR, "scheduleName": name})["scheduleState"]
         assert state["status"] == "RUNNING"
         yield
-        assert self.ask(STOP_SCHEDULE, id=state["id"])["scheduleState"]["status"] == "STOPPED"
+        assert self.query(STOP_SCHEDULE, id=state["id"])["scheduleState"]["status"] == "STOPPED"
 
 
 def metadata_of(event: Mapping[str, Any]) -> dict[str, Any]:

@@ -45,7 +45,7 @@ _forms: list[EarlierForm] = []
 class Catalog(Protocol):
     """A connection to the database of a catalog, in a transaction of its own."""
 
-    def ask(self, statement: str) -> list[tuple[Any, ...]]:
+    def run_statement(self, statement: str) -> list[tuple[Any, ...]]:
         """The rows of a statement, if it has any."""
 
     def each(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
@@ -57,7 +57,7 @@ class _Connection:
     connection: Any
     parameter: str = "?"
 
-    def ask(self, statement: str) -> list[tuple[Any, ...]]:
+    def run_statement(self, statement: str) -> list[tuple[Any, ...]]:
         cursor = self.connection.execute(statement)
         return list(cursor.fetchall()) if cursor.description else []
 
@@ -74,7 +74,7 @@ def _opened(address: LakeAddress) -> Iterator[tuple[Catalog, Columns]]:
     if address.backend == "sqlite":
         with closing(sqlite3.connect(target, timeout=20)) as lite, lite:
             found = _Connection(lite)
-            yield found, lambda name: [(row[1], row[2]) for row in found.ask(f"PRAGMA table_info({quoted(name)})")]
+            yield found, lambda name: [(row[1], row[2]) for row in found.run_statement(f"PRAGMA table_info({quoted(name)})")]
         return
     query = (
         "SELECT column_name, data_type FROM information_schema.columns WHERE table_name = '{}' AND table_schema = '{}' "
@@ -83,12 +83,12 @@ def _opened(address: LakeAddress) -> Iterator[tuple[Catalog, Columns]]:
     if address.backend == "postgresql":
         with psycopg.connect(unquote(address.attach.removeprefix("ducklake:postgres:")), options="-c lock_timeout=20s") as server:
             found = _Connection(server, "%s")
-            yield found, lambda name: [(str(a), str(b)) for a, b in found.ask(query.format(name, "public"))]
+            yield found, lambda name: [(str(a), str(b)) for a, b in found.run_statement(query.format(name, "public"))]
         return
     with closing(duckdb.connect(target)) as file:
         found = _Connection(file)
         file.execute("BEGIN")
-        yield found, lambda name: [(str(a), str(b)) for a, b in found.ask(query.format(name, "main"))]
+        yield found, lambda name: [(str(a), str(b)) for a, b in found.run_statement(query.format(name, "main"))]
         file.execute("COMMIT")
 
 
@@ -148,12 +148,12 @@ class EarlierForm(Attachment):
                 name = f"ducklake_{table}"
                 types = dict(columns(name))
                 self._types |= {(table, column): types[column] for column in added}
-                rows = catalog.ask(f"SELECT {', '.join((*keys, *added))} FROM {name}")
+                rows = catalog.run_statement(f"SELECT {', '.join((*keys, *added))} FROM {name}")
                 self._set_aside[table] = {row[: len(keys)]: row[len(keys) :] for row in rows}
                 for column in added:
-                    catalog.ask(f"ALTER TABLE {name} DROP COLUMN {column}")
+                    catalog.run_statement(f"ALTER TABLE {name} DROP COLUMN {column}")
             _rename_leading(catalog, columns, V1_0.inlined_columns.names)
-            catalog.ask(_VERSION.format("1.0"))
+            catalog.run_statement(_VERSION.format("1.0"))
 
     def _take_back(self) -> None:
         assert self.address is not None
@@ -165,18 +165,18 @@ class EarlierForm(Attachment):
                 name = f"ducklake_{table}"
                 for column in added:
                     default = "BOOLEAN" if column in _BOOLEANS else "BIGINT"
-                    catalog.ask(f"ALTER TABLE {name} ADD COLUMN {column} {self._types.get((table, column), default)}")
+                    catalog.run_statement(f"ALTER TABLE {name} ADD COLUMN {column} {self._types.get((table, column), default)}")
                 there = " AND ".join(f"{key} {_SAME[self._backend]} ?" for key in keys)
                 rows = [(*cells, *key) for key, cells in self._set_aside.get(table, {}).items() if any(cell is not None for cell in cells)]
                 catalog.each(f"UPDATE {name} SET {', '.join(f'{column} = ?' for column in added)} WHERE {there}", rows)
             if not columns("ducklake_view_column_tag"):
                 text = "VARCHAR"
-                catalog.ask(
+                catalog.run_statement(
                     f"CREATE TABLE ducklake_view_column_tag (view_id BIGINT, column_name {text}, begin_snapshot BIGINT, "
                     f"end_snapshot BIGINT, key {text}, value {text})"
                 )
             _rename_leading(catalog, columns, V1_1.inlined_columns.names)
-            catalog.ask(_VERSION.format("1.1"))
+            catalog.run_statement(_VERSION.format("1.1"))
         self.is_new = False
 
 
@@ -185,25 +185,25 @@ _SAME = {"sqlite": "IS", "postgresql": "IS NOT DISTINCT FROM", "duckdb": "IS NOT
 
 def _check_form(catalog: Catalog, columns: Columns) -> None:
     """End the test where a lake has no form of 1.0."""
-    if any(row[0] is not None for row in catalog.ask("SELECT parent_schema_id FROM ducklake_schema WHERE end_snapshot IS NULL")):
+    if any(row[0] is not None for row in catalog.run_statement("SELECT parent_schema_id FROM ducklake_schema WHERE end_snapshot IS NULL")):
         pytest.skip("DuckDB 1.5 has no schemas in schemas; all before this has passed")
-    for (table,) in catalog.ask("SELECT DISTINCT table_name FROM ducklake_inlined_data_tables"):
+    for (table,) in catalog.run_statement("SELECT DISTINCT table_name FROM ducklake_inlined_data_tables"):
         if {name for name, _ in columns(table)[3:]} & set(V1_0.inlined_columns.names):
             pytest.skip("DuckDB 1.5 has no such names among inlined rows; all before this has passed")
 
 
 def _rename_leading(catalog: Catalog, columns: Columns, names: tuple[str, str, str]) -> None:
-    for (table,) in catalog.ask("SELECT DISTINCT table_name FROM ducklake_inlined_data_tables"):
+    for (table,) in catalog.run_statement("SELECT DISTINCT table_name FROM ducklake_inlined_data_tables"):
         for (former, _), name in zip(columns(table)[:3], names, strict=False):
             if former != name:
-                catalog.ask(f"ALTER TABLE {quoted(table)} RENAME COLUMN {quoted(former)} TO {name}")
+                catalog.run_statement(f"ALTER TABLE {quoted(table)} RENAME COLUMN {quoted(former)} TO {name}")
 
 
 def _version(address: LakeAddress) -> str | None:
     """The version of a lake; None when there is none yet."""
     with suppress(Exception), _opened(address) as (catalog, columns):
         if columns("ducklake_metadata"):
-            return str(catalog.ask("SELECT value FROM ducklake_metadata WHERE key = 'version'")[0][0])
+            return str(catalog.run_statement("SELECT value FROM ducklake_metadata WHERE key = 'version'")[0][0])
     return None
 
 

@@ -202,9 +202,9 @@ class JsonRows:
         """Rows of a table whose last column is ``rowid``."""
         columns = tuple(name for name in table.column_names if name != "rowid")
         cells = ", ".join(f'to_json("{column}")::VARCHAR' for column in columns)
-        self._connection.register("ours", table)
+        self._connection.register("read_rows", table)
         try:
-            rows = self._connection.execute(f"SELECT rowid, {cells} FROM ours").fetchall()
+            rows = self._connection.execute(f"SELECT rowid, {cells} FROM read_rows").fetchall()
         finally:
-            self._connection.unregister("ours")
+            self._connection.unregister("read_rows")
         return ExpectedRows(columns, tuple(sorted(rows, key=repr)))

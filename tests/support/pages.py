@@ -57,7 +57,7 @@ class Block:
 
     @property
     def is_slow(self) -> bool:
-        """Whether the block is a command that takes seconds to start."""
+        """Return True for a command that takes seconds to start."""
         return self.language == "sh" and _SLOW_COMMANDS.search(self.code) is not None
 
 

@@ -18,7 +18,7 @@ def slow(*values: Any) -> Any:
 
 
 def spread(values: Iterable[Any], count: int) -> list[Any]:
-    """Return all values, of which ``count`` run every time, evenly spread from the first; the others are slow."""
+    """Return all values: ``count`` of them, evenly spread from the first, run every time, and the rest are slow."""
     found = list(values)
     kept = {number * len(found) // count for number in range(count)}
     return [value if number in kept else _slow(value) for number, value in enumerate(found)]
@@ -31,7 +31,7 @@ def _slow(value: Any) -> Any:
 
 
 def pairwise(*factors: Iterable[Any], allowed: Callable[..., bool] = lambda *_: True) -> list[tuple[Any, ...]]:
-    """Return few combinations in which every two values of different factors meet, as far as a combination of them is allowed."""
+    """Return few combinations in which every two values of different factors meet, where a combination of them is allowed."""
     pairs = {made: set(itertools.combinations(enumerate(made), 2)) for made in itertools.product(*factors) if allowed(*made)}
     missing = set().union(*pairs.values())
     found = []

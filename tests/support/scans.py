@@ -60,18 +60,18 @@ def assert_same_rows(duck: Oracle, by_library: pa.Table, query: str) -> None:
     by_duckdb = duck.connection.execute(f"SELECT * FROM ({query}) LIMIT 0").description
     names = [column[0] for column in by_duckdb]
     assert by_library.column_names == names
-    duck.connection.register("ours", _for_duckdb(by_library))
-    held = [column[1] for column in duck.connection.execute("SELECT * FROM ours LIMIT 0").description]
+    duck.connection.register("read_rows", _for_duckdb(by_library))
+    held = [column[1] for column in duck.connection.execute("SELECT * FROM read_rows LIMIT 0").description]
     wanted = [column[1] for column in duck.connection.execute(f"SELECT * FROM ({query}) LIMIT 0").description]
     columns = ", ".join(
         _comparable(name, alike=str(mine) == str(other) not in _FLOATS) for name, mine, other in zip(names, held, wanted, strict=True)
     )
     try:
-        mine, others = f"SELECT {columns} FROM ours", f"SELECT {columns} FROM ({query})"
+        mine, others = f"SELECT {columns} FROM read_rows", f"SELECT {columns} FROM ({query})"
         assert duck.rows(f"{mine} EXCEPT ALL {others}") == [], "rows that only we have"
         assert duck.rows(f"{others} EXCEPT ALL {mine}") == [], "rows that we miss"
     finally:
-        duck.connection.unregister("ours")
+        duck.connection.unregister("read_rows")
 
 
 def _for_duckdb(table: pa.Table) -> pa.Table:

@@ -107,7 +107,7 @@ LAYOUTS: dict[str, Callable[[LakeAddress], DuckLake]] = {
 
 
 IN_CATALOGS = ("inlined", "deleted rows")
-"""Layouts of which each catalog database keeps a part in a way of its own."""
+"""Layouts that each catalog database stores partly in its own way."""
 
 
 class Run(NamedTuple):

@@ -11,7 +11,7 @@ from ducklake_core import DuckLake
 from ducklake_core.format.versions import DEFAULT_VERSION
 from tests.support import oracle
 
-_OWN_VERSIONS = "say themselves of which version their lakes are"
+_OWN_VERSIONS = "set the version of their lakes themselves"
 LEFT_OUT = {
     "tests/behaviour/versions/": _OWN_VERSIONS,
     "tests/behaviour/maintenance/test_migrate.py": _OWN_VERSIONS,

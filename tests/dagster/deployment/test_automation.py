@@ -41,7 +41,7 @@ def test_commits_of_duckdb_become_materializations_of_their_partitions(deploymen
 
 
 def test_a_thousand_commits_that_waited_are_reported(deployment: Deployment) -> None:
-    """On an asset of 3,650 days, of which every third gets rows."""
+    """The asset has 3,650 days, and every third gets rows."""
     dagster = deployment.dagster
     dagster.finish(dagster.materialize("decade", tags={"dagster/partition": "2016-01-01"}))
     with deployment.commits_reported():
@@ -112,10 +112,10 @@ def test_maintenance_continues_and_reports_a_broken_table(deployment: Deployment
 def test_the_schedule_starts_a_run_that_observes_the_assets(deployment: Deployment) -> None:
     dagster = deployment.dagster
     dagster.finish(dagster.materialize("ranged", tags={"dagster/partition": "2025-08-01"}))
-    known = {run["runId"] for run in dagster.ask(RUNS, job="ducklake_maintenance")["results"]}
+    known = {run["runId"] for run in dagster.query(RUNS, job="ducklake_maintenance")["results"]}
     with dagster.schedule("ducklake_maintenance_schedule"):
         new = dagster.wait_for(
-            lambda: [run["runId"] for run in dagster.ask(RUNS, job="ducklake_maintenance")["results"] if run["runId"] not in known],
+            lambda: [run["runId"] for run in dagster.query(RUNS, job="ducklake_maintenance")["results"] if run["runId"] not in known],
             "the schedule's run",
         )
     dagster.finish(new[0])

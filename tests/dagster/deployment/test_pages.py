@@ -78,7 +78,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
 def runs(deployment: Deployment) -> dict[str, str]:
     """Everything that the pages show has happened; gives what differs each time."""
     dagster = deployment.dagster
-    dagster.ask("mutation { setNuxSeen }")
+    dagster.query("mutation { setNuxSeen }")
     dagster.finish(dagster.materialize("ranged", tags={RANGE_START: "2025-12-01", RANGE_END: "2025-12-30"}))
     dagster.finish(dagster.materialize("grid", tags={RANGE_START: "2025-12-20|eu", RANGE_END: "2025-12-31|asia"}))
     newest = dagster.newest_partitions("plotted", 30)

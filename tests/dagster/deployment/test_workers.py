@@ -52,7 +52,7 @@ def test_dagster_retries_a_run(deployment: Deployment) -> None:
     deployment.strike("after", "lost")
     first = dagster.materialize("lost", "retried", tags={GENERATION: "20", "dagster/max_retries": "1"})
     assert dagster.end_of(first) == "FAILURE"
-    (again,) = dagster.wait_for(lambda: dagster.ask(RETRIES, id=first)["results"], "the run that Dagster repeats")
+    (again,) = dagster.wait_for(lambda: dagster.query(RETRIES, id=first)["results"], "the run that Dagster repeats")
     dagster.finish(again["runId"])
     assert (count(deployment, "lost", 20), count(deployment, "retried", 20)) == (1, 1)
 

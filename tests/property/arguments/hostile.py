@@ -51,7 +51,7 @@ VALUES: dict[str, Any] = {
     "space": " ",
     "dot": ".",
     "quote": '"',
-    "two texts": "ab",
+    "two letters": "ab",
     "NUL": "a\0b",
     "surrogate": "a\ud800b",
     "long": "x" * 100_000,

@@ -48,8 +48,8 @@ def test_other_keys_and_comments_raise(lake: DuckLake, lake_address: LakeAddress
 
 def test_changes_of_another_writer_count(lake: DuckLake, lake_address: LakeAddress) -> None:
     with attached(lake_address) as duck:
-        duck.run("ALTER TABLE t SET PARTITIONED BY (b)", "COMMENT ON TABLE t IS 'theirs'")
-    lake.write("t", ROWS, partition_by=["b"], comment="theirs")
+        duck.run("ALTER TABLE t SET PARTITIONED BY (b)", "COMMENT ON TABLE t IS 'by DuckDB'")
+    lake.write("t", ROWS, partition_by=["b"], comment="by DuckDB")
     with pytest.raises(UsageError, match="is partitioned by b, not by"):
         lake.write("t", ROWS, partition_by=["bucket(4, k)"])
 
@@ -65,13 +65,13 @@ def test_invalid_utf8_is_never_written(lake: DuckLake, lake_address: LakeAddress
     """Arrow strings may hold invalid UTF-8; DuckDB does not read a file with it."""
     broken = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff")])
     columns = [broken, broken.dictionary_encode(), pa.StructArray.from_arrays([broken], ["x"]), pa.ListArray.from_arrays([0, 1], broken)]
-    lake.create_table("texts", pa.schema([("b", pa.string())]))
+    lake.create_table("strings", pa.schema([("b", pa.string())]))
     lake.create_table("structs", pa.schema([("b", pa.struct([("x", pa.string())]))]))
     lake.create_table("lists", pa.schema([("b", pa.list_(pa.string()))]))
-    for name, column in zip(("texts", "texts", "structs", "lists"), columns, strict=True):
+    for name, column in zip(("strings", "strings", "structs", "lists"), columns, strict=True):
         for inline in (True, False):
             with pytest.raises(SchemaError, match=rf"cannot write to main\.{name}: column 'b' holds values that are not text"):
                 lake.write(name, pa.table({"b": column}), inline=inline)
         assert lake.table(name).scan().count() == 0
     with attached(lake_address) as duck:
-        assert duck.value("SELECT count(*) FROM texts") == 0
+        assert duck.value("SELECT count(*) FROM strings") == 0

@@ -236,7 +236,7 @@ class Generator:
 
 
 def matrix(groups: tuple[str, ...] = ("calls", "casts", "conditions", "calendar")) -> list[Node]:
-    """Every operator, function and cast over every column, or every pair of columns, of which each type has at least one."""
+    """Every operator, function and cast over every column, or every pair of columns, which include each type."""
     leaves = [Node(template=name, kind=class_of(name)) for name in LEAVES if name not in ("i2", "g2", "r", "blank", "e")]
     leaves += [Node(template=text, kind="null") for text in ("NULL", "5", "1.5", "'7'")]
     signatures = {"calls": CALLS_OF_ARROW, "casts": CASTS, "conditions": CONDITIONS, "calendar": CALENDAR}

@@ -209,7 +209,7 @@ def judge(
         try:
             array, kind = prepared.run(batch.slice(row, 1))
         except UnsupportedFeatureError as error:
-            return Verdict(kind="late refusal", text=f"row {row}: {error!r}")
+            return Verdict(kind="late rejection", text=f"row {row}: {error!r}")
         except DuckLakeError:
             continue
         except Exception as crash:  # noqa: BLE001 - any crash is a finding
@@ -236,7 +236,7 @@ def _values(prepared: Prepared, rows: pa.RecordBatch, rows_of: Sequence[int], wa
         array, kind = prepared.run(rows)
         found = cells_of(array, kind)
     except UnsupportedFeatureError as error:
-        return Verdict(kind="late refusal", text=repr(error))
+        return Verdict(kind="late rejection", text=repr(error))
     except DuckLakeError as error:
         if _rounds_beyond(error.message):
             return Verdict(kind="error")

@@ -59,7 +59,7 @@ class Change:
     """
 
     steps: tuple[Step, ...]
-    by: Literal["ours", "second"] = "ours"
+    by: Literal["library", "second"] = "library"
     reads: bool = False
     breaks: bool = False
     meanwhile: tuple[Step, ...] = ()

@@ -76,18 +76,18 @@ def compare_table(duck: Oracle, lake: DuckLake, table: TableSketch, at: int | da
     """Columns, rows, row ids, counts, and rows under conditions, of one table at one snapshot."""
     source = f"{table.sql}{at_snapshot(at)}"
     hidden = ", ".join(f'{name} AS "${name}"' for name in VIRTUAL)
-    by_duckdb = remember(duck, "theirs", f"SELECT *, {hidden} FROM {source}")
+    by_duckdb = remember(duck, "by_duckdb", f"SELECT *, {hidden} FROM {source}")
     wanted = by_duckdb[: -len(VIRTUAL)]
     opened = lake.table(table.sql, at=at)
     assert [c.name for c in wanted] == list(opened.schema.names), "column names"
     assert [duckdb.sqltype(sql_type(field.type)) for field in opened.schema] == [c.type for c in wanted], "column types"
     found = opened.scan(columns=[*opened.schema.names, *VIRTUAL]).to_arrow()
-    register(duck, "ours", found.rename_columns([*opened.schema.names, *(f"${name}" for name in VIRTUAL)]))
+    register(duck, "by_library", found.rename_columns([*opened.schema.names, *(f"${name}" for name in VIRTUAL)]))
     try:
-        unequal = differences(duck, "ours", "theirs")
-        assert unequal == [], f"rows (surplus of ours, row, rowid, snapshot_id, filename): {unequal}"
+        unequal = differences(duck, "by_library", "by_duckdb")
+        assert unequal == [], f"rows (surplus of the library, row, rowid, snapshot_id, filename): {unequal}"
     finally:
-        duck.connection.unregister("ours")
+        duck.connection.unregister("by_library")
     if draw.random() < 0.5:
         assert opened.scan().count() == len(found), "count"
     there = TableSketch(table.schema, table.name, tuple(wanted))
@@ -105,7 +105,7 @@ def compare_condition(duck: Oracle, opened: Table, where: str, draw: Random) -> 
     except Exception as error:
         error.add_note(f"WHERE {where}")
         raise
-    by_duckdb = [row[0] for row in duck.rows(f'SELECT "$rowid" FROM theirs WHERE {where}')]
+    by_duckdb = [row[0] for row in duck.rows(f'SELECT "$rowid" FROM by_duckdb WHERE {where}')]
     assert Counter(by_library) == Counter(by_duckdb), f"row ids WHERE {where}"
     if draw.random() < 0.3:
         assert opened.scan(where=where).count() == len(by_duckdb), f"count WHERE {where}"

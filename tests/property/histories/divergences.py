@@ -57,7 +57,7 @@ DIVERGENCES: dict[str, Divergence] = {
     ),
     "quotes in inlined structs": Divergence(
         cause="quotes are doubled as in SQL, and the cast that reads them drops both",
-        avoided="texts in structs have none",
+        avoided="strings in structs have none",
         statements=("CREATE TABLE t (s STRUCT(v VARCHAR))", "INSERT INTO t VALUES ({'v': 'it''s'})"),
         query="SELECT s.v FROM t",
         right=[("it's",)],

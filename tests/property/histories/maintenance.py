@@ -247,7 +247,7 @@ def _names(paths: Iterable[str]) -> set[str]:
 
 
 def _changed(lake: DuckLake) -> dict[int, set[str]]:
-    """Tables of which rows may have changed since each snapshot, which sensors go by."""
+    """Return the tables with possibly changed rows since each snapshot, as sensors use them."""
     numbers = [snapshot.id for snapshot in lake.snapshots()][:-1]
     return {number: {table.name for table in lake.changed_tables(number).tables if table.rows} for number in numbers}
 

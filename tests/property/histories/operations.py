@@ -630,7 +630,7 @@ VARIANTS = (
     "INSERT INTO t SELECT i, CASE i % 3 WHEN 0 THEN i::VARIANT WHEN 1 THEN {'a': i, 'b': 'x' || i}::VARIANT END FROM range(40) r(i)",
     "INSERT INTO t VALUES (50, 'text'::VARIANT), (51, [1, 2]::VARIANT), (52, NULL)",
 )
-"""A table with a column of variants, in files of which fields are shredded, and inlined."""
+"""A table with a column of variants, in files with shredded fields, and inlined."""
 
 
 def next_step(draw: Random, lake: Lake) -> list[Action]:

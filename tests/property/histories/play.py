@@ -240,7 +240,7 @@ class Lake:
                     self.library.close()
                     self.library = self._connect()
             case Change(by=by, steps=steps):
-                done = self._commit(action) if by == "ours" else self._by_second(steps)
+                done = self._commit(action) if by == "library" else self._by_second(steps)
                 self.outcomes[f"{by}: {', '.join(step.call for step in steps)}", done] += 1
                 return done
             case Restore():
@@ -577,8 +577,8 @@ class Lake:
             assert opened.scan().count() == len(rows), f"count of {table}"
             if self.mode == "second":
                 with second_implementation(self.address) as catalog:
-                    register(self.duck, "theirs", catalog.load_table(table).to_arrow())
-                assert self._differences("theirs", relation) == [], f"rows of {table} of the second implementation"
+                    register(self.duck, "by_second", catalog.load_table(table).to_arrow())
+                assert self._differences("by_second", relation) == [], f"rows of {table} of the second implementation"
         self.past = {key: rows for key, rows in self.past.items() if key[0] in ids}
         if self.past:
             number, table = draw.choice(sorted(self.past))

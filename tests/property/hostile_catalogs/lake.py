@@ -91,7 +91,7 @@ def build(address: LakeAddress) -> LakeAddress:
             "COMMENT ON COLUMN t.a IS 'a column'",
         )
         build_read_table(duck)
-    foreign = Path(address.data_path) / "main" / "f" / "theirs.parquet"
+    foreign = Path(address.data_path) / "main" / "f" / "foreign.parquet"
     foreign.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.table({"a": range(30)}), foreign)
     with closing(DuckLake.connect(address.url)) as lake:

@@ -112,10 +112,10 @@ def _read(lake: DuckLake, name: str, where: str | None) -> list[int]:
     return sorted(found["a"].to_pylist())
 
 
-def _right(ask: Callable[[], Any], wanted: object = _ANY) -> bool:
+def _right(answer: Callable[[], Any], wanted: object = _ANY) -> bool:
     """Return True for an answer, which must be right, and False for an error of the library."""
     try:
-        found = ask()
+        found = answer()
     except DuckLakeError:
         return False
     assert wanted is _ANY or found == wanted

@@ -90,7 +90,7 @@ def test_deletes_that_duckdb_flushes_after_it_rewrote_their_file(sqlite_address:
 )
 def test_mappings_that_lost_a_column_leave_statistics_alone(sqlite_address: LakeAddress, fault: str) -> None:
     """Its values read as NULL: the statistics, which count values, are right."""
-    path = Path(sqlite_address.data_path) / "main" / "t" / "theirs.parquet"
+    path = Path(sqlite_address.data_path) / "main" / "t" / "foreign.parquet"
     path.parent.mkdir(parents=True)
     rows = pa.table({"a": range(30), "b": ["x"] * 30, "s": [{"x": n, "y": [n, None]} for n in range(30)]})
     pq.write_table(rows.append_column("m", pa.array([[("k", 1)]] * 30, pa.map_(pa.string(), pa.int64()))), path)

@@ -135,8 +135,8 @@ def test_repairs_are_made_on_every_catalog(lake_address: LakeAddress) -> None:
         "UPDATE ducklake_table_stats SET record_count = 1",
         "CREATE TABLE ducklake_inlined_data_0_1 (row_id BIGINT)",
         "CREATE TABLE ducklake_inlined_delete_0 (file_id BIGINT)",
-        f"INSERT INTO ducklake_files_scheduled_for_deletion SELECT data_file_id, 'main/f/theirs.parquet', {flag}, "
-        "'2024-01-01 00:00:00+00' FROM ducklake_data_file WHERE path = 'theirs.parquet'",
+        f"INSERT INTO ducklake_files_scheduled_for_deletion SELECT data_file_id, 'main/f/foreign.parquet', {flag}, "
+        "'2024-01-01 00:00:00+00' FROM ducklake_data_file WHERE path = 'foreign.parquet'",
     )
     lake = DuckLake.connect(lake_address.url)
     codes = {
@@ -238,7 +238,7 @@ def test_faults_of_encrypted_and_added_files(sqlite_address: LakeAddress, monkey
 def test_a_file_that_was_added_twice(sqlite_address: LakeAddress) -> None:
     build(sqlite_address)
     lake = DuckLake.connect(sqlite_address.url)
-    path = str(Path(sqlite_address.data_path) / "main" / "f" / "theirs.parquet")
+    path = str(Path(sqlite_address.data_path) / "main" / "f" / "foreign.parquet")
     lake.table("f").add_data_files(path, allow_duplicates=True)
     assert lake.check(level="rows").by_code == {"file-added-twice": 1}
     lake.close()
@@ -254,7 +254,7 @@ def test_unreachable_files_are_findings(sqlite_address: LakeAddress, monkeypatch
     real = Storage.open_input
 
     def fail(self: Storage, path: str) -> object:
-        if path.endswith("theirs.parquet"):
+        if path.endswith("foreign.parquet"):
             raise StorageError("the store is tired")
         return real(self, path)
 
@@ -311,7 +311,7 @@ def test_a_wrong_mapping_hides_no_fault_of_files_with_another(sqlite_address: La
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
     lake.create_table("t", pa.schema([("a", pa.int64())]))
     for number, name in enumerate(("a", "A")):
-        path = tmp_path / f"theirs-{number}.parquet"
+        path = tmp_path / f"foreign-{number}.parquet"
         pq.write_table(pa.table({name: range(20)}), path)
         lake.table("t").add_data_files(str(path))
     with lake.database.read() as connection:

@@ -23,7 +23,7 @@ def test_every_way_to_read_and_write(spark: SparkSession, sqlite_address: LakeAd
     lake.set_option("data_inlining_row_limit", 0)
     register(spark)
     options = {"catalogUrl": sqlite_address.url}
-    # Tables of one name in four schemas, of which two would have the same path without dots.
+    # Tables of one name in four schemas, two of them with the same path if dots were ignored.
     for number, path in enumerate(("x.t", "x.y.t", "x.y.z.t", '"x.y".t')):
         spark.range(number + 1).withColumn("s", sf.lit(path)).write.format("ducklake").mode("append").options(**options).save(path)
         lake.write(path, spark.range(100, 102).withColumn("s", sf.lit("more")))

@@ -44,7 +44,7 @@ def read(reader: Any, start: dict[str, int], end: dict[str, int]) -> list[dict[s
 
 
 def data_source_of(reader: Any) -> Any:
-    """A source out of which the options were taken."""
+    """Return a source without its options."""
     source = data_source(LakeAddress("sqlite:///", "", "", "sqlite"))
     source.options = type(source.options)()
     return source

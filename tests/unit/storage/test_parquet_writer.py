@@ -89,7 +89,7 @@ def key(column: str, transform: str = "identity", column_id: int = 1, buckets: i
 def test_statistics_are_those_of_duckdb(
     tmp_path: Path, sqlite_address: LakeAddress, oracle: Callable[..., AbstractContextManager[Oracle]]
 ) -> None:
-    (by_library,) = write_table(TABLE, state_of(TABLE, tmp_path / "ours"))
+    (by_library,) = write_table(TABLE, state_of(TABLE, tmp_path / "written"))
     leaves = {leaf.id: leaf for leaf in state_of(TABLE, tmp_path).schema.leaves()}
     with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CREATE TABLE t (" + ", ".join(f'"{name}" {kind}' for name, (_, kind) in COLUMNS.items()) + ")")

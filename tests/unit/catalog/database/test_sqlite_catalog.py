@@ -188,7 +188,7 @@ def test_write_ahead_logs_are_left_alone(
     assert sorted(path.name for path in file.parent.iterdir()) == [file.name]
     with oracle(sqlite_address) as duck:
         for number in range(2, 5):
-            duck.run(f"CREATE SCHEMA theirs{number}")
+            duck.run(f"CREATE SCHEMA by_duckdb{number}")
             add_schema(database, 100 + number)
     assert schemas(database) == 8
     with closing(sqlite3.connect(file)) as other:

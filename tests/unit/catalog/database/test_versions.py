@@ -120,7 +120,7 @@ def test_spark_reads_them_too(version: str, tmp_path: Path, spark: SparkSession,
     lake = DuckLake.connect(old.address.url)
     for name in sorted(old.expected.keys() & {"numbers", "small"}):
         expected = old.expected[name]
-        # Of the merged file, of which each row is of an earlier snapshot, and the newest rows.
+        # The merged file, whose rows belong to earlier snapshots, and the newest rows.
         for snapshot in (max(expected), sorted(changes(expected))[2]):
             scan = lake.table(name, at=snapshot).scan(columns=[*expected[snapshot].columns, "rowid"])
             assert json_rows.of(scan.to_spark(spark).toArrow()) == expected[snapshot], (name, snapshot)

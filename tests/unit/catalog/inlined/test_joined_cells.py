@@ -139,7 +139,7 @@ def batches(address: LakeAddress, *, ordered: bool) -> list[pa.Table]:
 
 
 @pytest.mark.parametrize(
-    "odd", ["", "'between ' || chr(31) || ' texts'", "chr(30)"], ids=["joined", "with a separator", "with what stands for NULL"]
+    "odd", ["", "'between ' || chr(31) || ' strings'", "chr(30)"], ids=["joined", "with a separator", "with what stands for NULL"]
 )
 def test_rows_of_every_type_a_few_at_a_time(
     sqlite_address: LakeAddress, oracle: OracleFactory, monkeypatch: pytest.MonkeyPatch, odd: str

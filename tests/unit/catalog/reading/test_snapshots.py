@@ -17,7 +17,7 @@ TEXT = '"50%_/of"'
 
 @pytest.fixture
 def log(lake_address: LakeAddress, oracle: OracleFactory) -> LakeAddress:
-    """Four snapshots, of which one has the message and one a similar message."""
+    """Four snapshots: one has the message, and one a similar message."""
     with oracle(lake_address) as duck:
         duck.run("CREATE TABLE t (a INT)")
         for text in (TEXT, TEXT.replace("_", "x")):
@@ -29,7 +29,7 @@ def test_existing_entries(log: LakeAddress) -> None:
     database = database_of(log)
     with database.read() as connection:
         assert search_log(connection, database.tables, TEXT) == LogSearch(is_mentioned=True, is_whole=True)
-        assert search_log(connection, database.tables, "nobody") == LogSearch(is_mentioned=False, is_whole=True)
+        assert search_log(connection, database.tables, "unknown") == LogSearch(is_mentioned=False, is_whole=True)
         assert [snapshot.id for snapshot in snapshots_mentioning(connection, database.tables, TEXT)] == [2]
         assert expired_among(connection, database.tables) is None
         assert [expired_among(connection, database.tables, number) for number in (0, 3, 4)] == [None, None, None]
@@ -42,7 +42,7 @@ def test_expired_entries(log: LakeAddress, oracle: OracleFactory, expired: int) 
         duck.run(f"CALL ducklake_expire_snapshots('lake', versions => [{expired}])")
     database = database_of(log)
     with database.read() as connection:
-        assert search_log(connection, database.tables, "nobody") == LogSearch(is_mentioned=False, is_whole=False)
+        assert search_log(connection, database.tables, "unknown") == LogSearch(is_mentioned=False, is_whole=False)
         assert search_log(connection, database.tables, TEXT).is_mentioned == (expired != 2)
         assert expired_among(connection, database.tables) == "1 of 4 snapshots were expired"
         assert expired_among(connection, database.tables, expired) == f"snapshot {expired} was expired"

@@ -81,7 +81,7 @@ def test_bounds_of_files_are_those_of_duckdb(oracle: OracleFactory, lake_address
         duck.run(f"INSERT INTO t VALUES {_rows_sql(in_files_of_duckdb)}")
         found = duck.rows("SELECT column_id, min_value, max_value FROM __ducklake_metadata_lake.ducklake_file_column_stats")
     expected = {str(column.type): next(row[1:] for row in found if row[0] == column.id) for column in SCHEMA}
-    row_group = _write(tmp_path / "ours.parquet", in_files_of_duckdb).row_group(0)
+    row_group = _write(tmp_path / "written.parquet", in_files_of_duckdb).row_group(0)
     by_library = {}
     for index, column in enumerate(SCHEMA):
         raw = row_group.column(index).statistics
