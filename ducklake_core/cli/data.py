@@ -33,7 +33,8 @@ from ducklake_core.cli.session import (
     opened,
     snapshot_at,
 )
-from ducklake_core.errors import AlreadyExistsError, NotFoundError, SchemaError, StorageError, UsageError
+from ducklake_core.errors import AlreadyExistsError, NotFoundError, SchemaError, StorageError, UnsupportedFeatureError, UsageError
+from ducklake_core.format.files.paths import printable
 from ducklake_core.format.types.text import counted
 from ducklake_core.lake import DuckLake
 
@@ -219,6 +220,8 @@ def _stored_types(lake: DuckLake, table: str) -> dict[str, pa.DataType]:
 
 def _rows_of_files(paths: Sequence[str], form: FileFormat, types: dict[str, pa.DataType]) -> pa.RecordBatchReader | pa.Table:
     for path in paths:
+        if "://" in path:
+            raise UnsupportedFeatureError(f"cannot load {printable(path)}: only local files are supported; download the file first")
         if not os.path.isfile(path):
             raise NotFoundError(f"there is no file {path}", path=path)
     try:

@@ -7,6 +7,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Annotated, Any, Literal, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
@@ -15,7 +16,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.table import Table
 
 from ducklake_core.cli.output import BinaryOutput, console, flush, has_all_letters, is_terminal, json_text, write
-from ducklake_core.errors import UsageError
+from ducklake_core.errors import UnsupportedFeatureError, UsageError
 from ducklake_core.format.types.text import counted, visible
 
 RowFormat: TypeAlias = Literal["table", "vertical", "csv", "json", "jsonl", "parquet"]
@@ -75,16 +76,48 @@ def print_rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch], name: RowFo
 
 
 def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[object, ...]]:
-    """Yield rows as Python values; columns with values that Python cannot represent, such as years before Christ, as strings."""
+    """Yield rows as Python values; intervals, and values that Python cannot represent such as years before Christ, as strings."""
     for batch in batches:
         yield from zip(*map(_values, batch.columns), strict=True)
 
 
 def _values(column: pa.Array) -> list[object]:
+    if pa.types.is_interval(column.type):
+        return [None if value is None else _interval_text(value) for value in column.to_pylist()]
     try:
         return list(column.to_pylist())
     except (OverflowError, ValueError):
-        return list(column.cast(pa.string()).to_pylist())
+        return [_value(scalar) for scalar in column]
+
+
+def _value(scalar: pa.Scalar) -> object:
+    if scalar.is_valid and isinstance(scalar, pa.StructScalar):
+        return {name: _value(scalar[name]) for name in scalar}
+    if scalar.is_valid and isinstance(scalar, pa.MapScalar):
+        return [(_value(entry[0]), _value(entry[1])) for entry in scalar.values]
+    if scalar.is_valid and isinstance(scalar, pa.ListScalar | pa.LargeListScalar | pa.FixedSizeListScalar):
+        return [_value(one) for one in scalar.values]
+    try:
+        return scalar.as_py()
+    except (OverflowError, ValueError):
+        return scalar.cast(pa.string()).as_py()
+
+
+def _interval_text(value: pa.MonthDayNano) -> str:
+    """Return an interval as DuckDB prints it.
+
+    >>> _interval_text(pa.MonthDayNano([14, 2, 3_500_000_000])), _interval_text(pa.MonthDayNano([0, 0, 0]))
+    ('1 year 2 months 2 days 00:00:03.5', '00:00:00')
+    """
+    years, months = divmod(abs(value.months), 12)
+    sign = -1 if value.months < 0 else 1
+    parts = [f"{sign * number} {unit}{'' if number == 1 else 's'}" for number, unit in ((years, "year"), (months, "month")) if number]
+    parts += [f"{value.days} day{'' if abs(value.days) == 1 else 's'}"] if value.days else []
+    if value.nanoseconds or not parts:
+        seconds, fraction = divmod(abs(value.nanoseconds), 1_000_000_000)
+        clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+        parts.append(("-" if value.nanoseconds < 0 else "") + f"{clock}.{fraction:09}".rstrip("0").rstrip("."))
+    return " ".join(parts)
 
 
 def text_of(value: object, kind: pa.DataType) -> str:
@@ -106,6 +139,10 @@ def _nested_text(value: Any, kind: pa.DataType) -> str:
             return "NULL"
         case bool():
             return str(value).lower()
+        case float() if pa.types.is_float32(kind):
+            return str(np.float32(value))
+        case pa.MonthDayNano():
+            return _interval_text(value)
         case bytes():
             return "".join(chr(byte) if 32 <= byte < 127 and byte != 92 else f"\\x{byte:02X}" for byte in value)
         case datetime():
@@ -248,23 +285,45 @@ def _csv_field(text: str) -> str:
     return text if is_plain else '"' + text.replace('"', '""') + '"'
 
 
+def _keys(names: Sequence[str]) -> list[str]:
+    """Return the names with a number at repeated ones, as objects have each name once.
+
+    >>> _keys(["a", "a", "b", "a"])
+    ['a', 'a_1', 'b', 'a_2']
+    """
+    found: list[str] = []
+    for name in names:
+        number = 0
+        key = name
+        while key in found:
+            number += 1
+            key = f"{name}_{number}"
+        found.append(key)
+    return found
+
+
 def _print_json(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
-    before = "[\n"
+    before, keys = "[\n", _keys(schema.names)
     for row in rows_of(batches):
-        write(f"{before}  {json_text(dict(zip(schema.names, row, strict=True)))}")
+        write(f"{before}  {json_text(dict(zip(keys, row, strict=True)))}")
         before = ",\n"
     write("[]\n" if before == "[\n" else "\n]\n")
 
 
 def _print_json_lines(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+    keys = _keys(schema.names)
     for row in rows_of(batches):
-        write(json_text(dict(zip(schema.names, row, strict=True))) + "\n")
+        write(json_text(dict(zip(keys, row, strict=True))) + "\n")
 
 
 def _print_parquet(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
     if is_terminal():
         raise UsageError("--format parquet prints bytes, which a terminal cannot show: redirect the output to a file")
-    with pq.ParquetWriter(pa.PythonFile(BinaryOutput(), mode="w"), schema) as writer:
+    try:
+        writer = pq.ParquetWriter(pa.PythonFile(BinaryOutput(), mode="w"), schema)
+    except pa.ArrowNotImplementedError as error:
+        raise UnsupportedFeatureError(f"Parquet does not have the type of a column ({error}); use another format, or CAST it") from error
+    with writer:
         for batch in batches:
             writer.write_batch(batch)
 

@@ -80,6 +80,7 @@ def test_load_parquet_and_json(lake: DuckLake, run: Run, folder: Path) -> None:
     assert lake.table("j").scan().to_arrow().to_pylist()[2:] == [{"a": 3, "n": {"x": 3}}, {"a": 4, "n": None}]
     before = lake.snapshot().id
     for line, code, says in (
+        ("load s3://bucket/a.csv --into j", FAILED, "only local files are supported"),
         ("load nothing.csv --into j", FAILED, "there is no file nothing.csv"),
         ("load one.parquet rows.json --into j", USAGE, "different formats (json, parquet)"),
         ("load notes --into j", USAGE, "give --format"),
@@ -122,6 +123,17 @@ def test_formats_of_queries(lake: DuckLake, run: Run, folder: Path) -> None:
     assert "--limit" not in run("query t --where 'a < 130'").stderr
     changed = run("changes t --from 3 --to 3 --columns change_type,a --limit 1 --format csv").stdout
     assert changed.splitlines()[0] == "change_type,a"
+
+
+def test_values_that_python_or_json_cannot_hold(lake: DuckLake, run: Run) -> None:
+    nested = "SELECT [DATE '-44-03-15', NULL] AS d, {'m': MAP {'k': TIMESTAMP '-44-03-15 01:02:03'}} AS s"
+    assert run(f'sql "{nested}" --format csv').stdout.splitlines()[1].startswith('"[""-0044-03-15"", null]"')
+    assert "-0044-03-15" in run(f'sql "{nested}"').stdout
+    odd = "SELECT INTERVAL '14 months 2 days 3 seconds' AS i, 1::FLOAT/3 AS f, 1 AS a, 2 AS a"
+    assert run(f'sql "{odd}" --format csv').stdout.splitlines()[1] == "1 year 2 months 2 days 00:00:03,0.33333334,1,2"
+    (row,) = lines(run(f'sql "{odd}" --json'))
+    assert (row["i"], row["a"], row["a_1"]) == ("1 year 2 months 2 days 00:00:03", 1, 2)
+    assert "use another format" in run(f'sql "{odd}" --format parquet', code=FAILED).stderr
 
 
 def test_sql_from_files_and_the_input(lake: DuckLake, run: Run, folder: Path) -> None:
