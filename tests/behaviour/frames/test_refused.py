@@ -20,24 +20,24 @@ from tests.support.oracle import LakeAddress
 LATER = datetime(2020, 1, 1, 5)  # noqa: DTZ001 - a timestamp without a zone
 ONE_COLUMN = "it is one column without a name"
 REJECTED: dict[str, tuple[Callable[[], Any], str]] = {
-    "nothing": (lambda: None, "cannot write a NoneType: give Arrow data"),
-    "text": (lambda: "rows.parquet", "cannot write a str: give Arrow data"),
-    "path": (lambda: Path("rows.parquet"), r"cannot write a pathlib\.\w*Path: give Arrow data"),
+    "nothing": (lambda: None, "cannot write a NoneType: pass Arrow data"),
+    "text": (lambda: "rows.parquet", "cannot write a str: pass Arrow data"),
+    "path": (lambda: Path("rows.parquet"), r"cannot write a pathlib\.\w*Path: pass Arrow data"),
     "no names": (lambda: [{}, {}], "cannot write a list of empty dicts without columns"),
-    "rows of strings": (lambda: [{"a": 1}, "b"], "row 1 is of type str, not a dict"),
-    "rows of rows": (lambda: [[1, 2]], "row 0 is of type list, not a dict"),
-    "numbers as names": (lambda: [{"a": 1}, {1: 1}], "row 1 names a column 1, which is no text"),
+    "rows of strings": (lambda: [{"a": 1}, "b"], "row 1 has type str"),
+    "rows of rows": (lambda: [[1, 2]], "row 0 has type list"),
+    "numbers as names": (lambda: [{"a": 1}, {1: 1}], "row 1 has column name 1, which is not a string"),
     "mixed values": (lambda: [{"a": 1}, {"a": 2}, {"a": "x"}], r"list of dicts: column 'a': row 2 \('x'\)"),
     "any object": (lambda: [{"a": None}, {"a": object()}], r"list of dicts: column 'a': row 1 "),
     "large and mixed": (lambda: [{"a": 2**70}, {"a": "x"}], "column 'a' mixes integers of more than 64 bits"),
-    "dict of columns": (lambda: {"a": [1]}, r"cannot write a dict: make it a table of columns, pyarrow\.table"),
+    "dict of columns": (lambda: {"a": [1]}, r"cannot write a dict: pass a table of columns, such as pyarrow\.table"),
     "batches": (lambda: iter([pa.record_batch({"a": [1]})]), r"cannot write a list_iterator: .*RecordBatchReader\.from_batches"),
     "Arrow array": (lambda: pa.array([1]), f"cannot write a pyarrow Int64Array: {ONE_COLUMN}"),
     "chunked array": (lambda: pa.chunked_array([[1]]), f"cannot write a pyarrow ChunkedArray: {ONE_COLUMN}"),
     "nanoarrow array": (lambda: nanoarrow.Array([1], nanoarrow.int32()), ONE_COLUMN),
     "pandas Series": (lambda: pd.Series([1], name="a"), f"cannot write a pandas Series: {ONE_COLUMN}"),
     "polars Series": (lambda: pl.Series("a", [1]), f"cannot write a polars Series: {ONE_COLUMN}"),
-    "lazy frame": (lambda: pl.LazyFrame({"a": [1]}), r"cannot write a polars LazyFrame: call its collect\(\)"),
+    "lazy frame": (lambda: pl.LazyFrame({"a": [1]}), r"cannot write a polars LazyFrame: call collect\(\) first"),
     "stream without columns": (
         lambda: pa.table({"a": [1, 2]}).select([]).to_reader(),
         "cannot write a pyarrow RecordBatchReader without columns",
@@ -46,7 +46,7 @@ REJECTED: dict[str, tuple[Callable[[], Any], str]] = {
     "pandas without columns": (lambda: pd.DataFrame(index=range(3)), "cannot write a pandas DataFrame without columns"),
     "named index": (
         lambda: pd.DataFrame({"a": [1], "b": [2]}).groupby("b").sum(),
-        r"pandas DataFrame whose index is named \(b\): make it columns with reset_index\(\)",
+        r"pandas DataFrame whose index is named \(b\)\. Convert the index to columns with reset_index\(\)",
     ),
     "mixed pandas": (lambda: pd.DataFrame({"a": [1, "x"]}), "cannot write a pandas DataFrame: .*column a"),
     "dates and times, pandas": (

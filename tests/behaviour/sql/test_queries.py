@@ -126,7 +126,10 @@ REJECTED = {
     "SELECT count(*) FROM t AT (VERSION => NULL)": (UsageError, "id of a snapshot: it is NULL"),
     "SELECT count(*) FROM t AT (TIMESTAMP => 'never')": (UsageError, "needs a constant"),
     "SELECT count(*) FROM t AT (TIMESTAMP => now() - INTERVAL 90 YEAR)": (NotFoundError, "no snapshot at or before"),
-    "SELECT *, rowid FROM t ORDER BY ALL": (UsageError, r"rowid: virtual columns are known to queries that name their columns, without \*"),
+    "SELECT *, rowid FROM t ORDER BY ALL": (
+        UsageError,
+        r"rowid: virtual columns are only supported in queries that list their columns, without \*",
+    ),
     "SELECT *, nope, 1 AS filename FROM t ORDER BY ALL": (UsageError, r"\"nope\" not found(?!.*virtual columns)"),
     "SELECT * FROM (t JOIN (SELECT 5 AS k) AS x USING (k)) WHERE rowid > 1 ORDER BY ALL": (UsageError, "rowid: virtual columns"),
     "SELECT max(rowid) FROM (SELECT DISTINCT * FROM t)": (UsageError, "rowid: virtual columns"),

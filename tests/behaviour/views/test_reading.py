@@ -61,7 +61,7 @@ def test_dropped_names_in_views_raise(sqlite_address: LakeAddress) -> None:
         duck.run("CREATE TABLE t (a INT, b INT)", "CREATE VIEW v AS SELECT a + b AS c FROM t", "CREATE VIEW w AS SELECT c + 1 AS d FROM v")
         duck.run("ALTER TABLE t DROP COLUMN b")
     lake = DuckLake.connect(sqlite_address.url)
-    with pytest.raises(UnsupportedFeatureError, match=r"cannot read view main\.v: there is no column 'b'"):
+    with pytest.raises(UnsupportedFeatureError, match=r"cannot read view main\.v: column 'b' does not exist"):
         _translated(lake, "v")
     with attached(sqlite_address) as duck:
         duck.run("DROP TABLE t")
