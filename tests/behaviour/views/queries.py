@@ -166,5 +166,5 @@ REJECTED = {
     "file_numbers": ("SELECT file_index FROM t", "it reads file_index"),
     "structs": ("SELECT n = n AS x FROM t", "it compares values of type struct"),
     "both_names": ("SELECT -a AS a FROM t ORDER BY a + 0", "is both a column and another expression"),
-    "on_unsupported": ("SELECT x FROM power", "it reads main.power, and that: it has POW"),
+    "on_unsupported": ("SELECT x FROM power", "it reads view main.power, which is not supported: it has POW"),
 }  # fmt: skip

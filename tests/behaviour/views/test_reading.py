@@ -66,7 +66,8 @@ def test_dropped_names_in_views_raise(sqlite_address: LakeAddress) -> None:
     with attached(sqlite_address) as duck:
         duck.run("DROP TABLE t")
     with pytest.raises(
-        UnsupportedFeatureError, match=r"main\.w: it reads main\.v, and that: 't' is not a table of the lake at that snapshot"
+        UnsupportedFeatureError,
+        match=r"main\.w: it reads view main\.v, which is not supported: 't' is not a table of the lake at that snapshot",
     ):
         _translated(lake, "w")
 
@@ -76,7 +77,8 @@ def test_a_circle(sqlite_address: LakeAddress) -> None:
         duck.run("CREATE TABLE t (a INT)", "CREATE VIEW v AS SELECT a + 1 AS a FROM t", "CREATE VIEW w AS SELECT a + 1 AS a FROM v")
         duck.run("DROP TABLE t", "ALTER VIEW w RENAME TO t")
     with pytest.raises(
-        UnsupportedFeatureError, match=r"cannot read view main\.v: it reads main\.t, and that: it reads main\.v, and that: it reads"
+        UnsupportedFeatureError,
+        match=r"cannot read view main\.v: it reads view main\.t, which is not supported: it reads view main\.v, which",
     ):
         _translated(DuckLake.connect(sqlite_address.url), "v")
 
