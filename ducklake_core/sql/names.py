@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sqlglot import TokenType
 
+from ducklake_core.catalog.reading.bulk_reader import ManyTablesReader
 from ducklake_core.catalog.reading.definitions import Macro, ViewState, find_view, macros, views
 from ducklake_core.engines.duckdb.query import MacroSource, Sources, ViewSource, schema_in_instance
 from ducklake_core.engines.duckdb.relations import ReadRows, TableSource
@@ -23,6 +24,8 @@ from ducklake_core.staging.arguments import resolve_at
 from ducklake_core.view_sql.scopes import OTHER_SNAPSHOTS
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from ducklake_core.catalog.reading.reader import CatalogReader
     from ducklake_core.format.expressions.predicates import Predicate
     from ducklake_core.format.state import TableState
@@ -47,6 +50,7 @@ class NamedTable:
     Attributes:
         open: Gives its columns, and what it can be read by.
         added_rows: How many rows it has that the catalog does not know of.
+        is_staged: Whether a transaction has changed it, so that the catalog has other columns perhaps.
     """
 
     id: int
@@ -54,6 +58,7 @@ class NamedTable:
     name: str
     open: Callable[[], tuple[Schema, ScanTable]]
     added_rows: int = 0
+    is_staged: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +132,6 @@ def sources(lake: LakeContext, names: Names, sql: str) -> tuple[str, Sources]:
     objects = names.objects()
     _check_frames(names)
     paths = SchemaPaths(objects)
-    _check_lists(text, {folded(split_path(schema)[0]) for schema in {schema for schema, _ in objects}})
     mentioned = identifiers(text)
     # query('...') takes SQL in a string, in which every word may be a name.
     if mentioned & RUN_STRINGS:
@@ -166,17 +170,48 @@ def _check_frames(names: Names) -> None:
             raise UsageError(f"the lake has a {frame.name} of its own: pass the frame under another name", parameter=frame.name)
 
 
-def _check_lists(text: str, schemas: Collection[str]) -> None:
-    """Reject functions that list tables or views: they would list the DuckDB instance, which has only what the query names."""
-    tokens = tokens_of(text)
+def is_about_definitions(sql: str, names: Names) -> bool:
+    """Return whether a query lists tables, views, columns or schemas, or describes one table or view by its name."""
+    tokens = tokens_of(sql)
+    first = keyword(tokens[0])
+    if first in ("SHOW", "PRAGMA"):
+        return True
+    if first in ("DESCRIBE", "DESC"):
+        # Of a name, and not of a query.
+        return all(is_name(token) or token.token_type == TokenType.DOT for token in tokens[1:])
+    schemas = {folded(split_path(schema)[0]) for schema, _ in names.objects()}
     for token, after in pairwise(tokens):
         name = folded(token.text)
         is_list = name in _LISTS and after.token_type == TokenType.L_PAREN
-        if is_name(token) and (is_list or (name in _LIST_SCHEMAS - set(schemas) and after.token_type == TokenType.DOT)):
-            raise UnsupportedFeatureError(
-                f"{token.text} does not list objects of the lake. Use lake.tables(), lake.schemas() or lake.views(), or the command "
-                "ducklake tables"
-            )
+        if is_name(token) and (is_list or (name in _LIST_SCHEMAS - schemas and after.token_type == TokenType.DOT)):
+            return True
+    return False
+
+
+def definitions(lake: LakeContext, names: Names) -> Sources:
+    """Return all tables, views and macros, whose rows cannot be read."""
+    paths = SchemaPaths(names.objects())
+    committed = [one.id for one in names.tables if not one.is_staged]
+    with lake.reader() as reader:
+        many = ManyTablesReader(reader.connection, reader.info, reader.catalog, committed)
+        columns = {one: many.table_by_id(one, names.snapshot_id).schema for one in committed}
+    tables = [
+        TableSource(
+            schema_name=one.schema_name, name=one.name, columns=columns[one.id] if one.id in columns else one.open()[0], read=_unread
+        )
+        for one in names.tables
+    ]
+    shown = [
+        ViewSource(schema_name=one.schema_name, name=one.name, sql=paths.flattened(one.sql), column_aliases=one.column_aliases)
+        for one in names.views
+        if one.dialect.lower() == "duckdb"
+    ]
+    called = [MacroSource(schema_name=one.schema_name, name=one.name, implementations=one.implementations) for one in names.macros]
+    return Sources(tables=tuple(tables), views=tuple(shown), macros=tuple(called))
+
+
+def _unread(_columns: Sequence[str], _where: Predicate | None) -> pa.RecordBatchReader:
+    raise AssertionError("queries of definitions read no rows")
 
 
 def _body(view: ViewState) -> str:

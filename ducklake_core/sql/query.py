@@ -13,7 +13,7 @@ from sqlglot.errors import SqlglotError
 
 from ducklake_core.catalog.reading.definitions import ViewState, views
 from ducklake_core.engines.arrow.readable import Readable
-from ducklake_core.engines.duckdb.query import Sources, Target, run
+from ducklake_core.engines.duckdb.query import Sources, Target, query_definitions, run
 from ducklake_core.errors import DuckLakeError, NotFoundError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.types.names import DEFAULT_SCHEMA, folded, quoted_path, schemas_meant, split_path
 from ducklake_core.format.types.schema import Schema
@@ -21,8 +21,8 @@ from ducklake_core.format.types.text import shown
 from ducklake_core.format.values.temporal import checked_zone, in_zone, is_named, session_zone
 from ducklake_core.planning.plan import FILE_INDEX, VIRTUAL_SCHEMA
 from ducklake_core.scan import Scan
-from ducklake_core.sql.names import RUN_STRINGS, all_then, lake_names, sources
-from ducklake_core.sql.time_travel import identifiers, without_time_travel
+from ducklake_core.sql.names import RUN_STRINGS, all_then, definitions, is_about_definitions, lake_names, sources
+from ducklake_core.sql.time_travel import identifiers, reads_rows, without_time_travel
 from ducklake_core.staging.arguments import At, resolve_at
 from ducklake_core.view_sql.parsing import CATALOG, PLACEHOLDER
 
@@ -136,7 +136,7 @@ class Query(Readable):
 
     def _selection(self) -> Selection | None:
         """Return the query as a scan of one table, None when it is more."""
-        if self._frames:
+        if self._frames or not reads_rows(self._sql):
             return None
         from ducklake_core.view_sql.selection import selection
 
@@ -214,6 +214,8 @@ def rows_in_process(
         UnsupportedFeatureError: DuckDB is not installed.
         UsageError: DuckDB rejects the query, or fails while it runs; or it names a virtual column and shows all columns or whole rows.
     """
+    if is_about_definitions(sql, names):
+        return query_definitions(sql, definitions(lake, names)).to_reader()
     text, found = sources(lake, names, sql)
     statement = f"DESCRIBE {text}" if describe else text
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
@@ -128,7 +128,13 @@ class StagedQueries:
 
     def has(self, name: str) -> bool:
         """Return whether there is a table or view of a name, as the transaction has made it."""
-        return self.catalog().find_table(name) is not None or self.catalog().find_view(name) is not None
+        return self.kind_of(name) is not None
+
+    def kind_of(self, name: str) -> Literal["table", "view"] | None:
+        """Return what a name stands for, as the transaction has made it."""
+        if self.catalog().find_table(name) is not None:
+            return "table"
+        return "view" if self.catalog().find_view(name) is not None else None
 
     def names(self) -> Names:
         """Return what the transaction sees: the base snapshot, with what is staged in its place."""
@@ -150,6 +156,7 @@ class StagedQueries:
                 name=one.state.name,
                 open=self._opener(one.name),
                 added_rows=one.rows.row_count,
+                is_staged=True,
             )
             for one in staged.values()
         ]

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import TokenType, exp
 
 from ducklake_core.errors import UsageError
-from ducklake_core.format.macros import table_names
 from ducklake_core.format.types.names import dotted, folded, quoted_path, split_name
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.sql.parts import (
@@ -20,6 +19,8 @@ from ducklake_core.sql.parts import (
     name_of,
     names_at,
     only,
+    outside_brackets,
+    parse_statement,
     reject,
     table_name,
     text_between,
@@ -30,12 +31,13 @@ from ducklake_core.sql.time_travel import keyword
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from ducklake_core.format.macros import MacroKind
+    from ducklake_core.format.types.data_types import Field
     from ducklake_core.sql.changes import ChangeComputed
     from ducklake_core.sql.target import StatementTarget
 
 
 _FLAGS = ("exists", "replace", "kind", "this", "refresh")
-_LAYOUTS = ("RESET PARTITIONED BY", "RESET SORTED BY", "SET PARTITIONED BY", "SET SORTED BY")
 
 
 class Statement:
@@ -61,24 +63,88 @@ class Statement:
         from ducklake_core.sql.time_travel import keyword
 
         words = [keyword(token) for token in self._tokens[:4]]
-        # By tokens where sqlglot does not know DuckDB's grammar: comments, macros, layouts and statements about rows. The rest by its
+        # By tokens where sqlglot does not know DuckDB's grammar: ALTER, DROP, COMMENT, macros and statements about rows. The rest by its
         # tree.
         if words[0] == "COMMENT":
+            self._check_kind(words[2], self._tokens[3 : find_word(self._tokens, "IS")])
             comment(self._tx, self._tokens)
         elif words[0] == "CREATE" and {"MACRO", "FUNCTION"} & set(words[1:]):
             create_macro(self._tx, self._sql, self._tokens)
-        elif words[0] == "ALTER" and alter_layout(self._tx, self._sql, self._tokens):
-            pass
+        elif words[0] == "ALTER":
+            self._alter()
+        elif words[0] == "DROP":
+            self._drop()
         elif words[0] == "INSERT":
             self._insert()
         elif words[0] in ("UPDATE", "DELETE", "MERGE"):
             change_rows(self._tx, self._queries, self._sql, self._spark, self._change_computed)
-        elif words[0] in ("TRUNCATE", "CREATE", "DROP", "ALTER"):
-            self._parsed(parse_statement(self._sql))
+        elif words[0] in ("TRUNCATE", "CREATE"):
+            text, has_data = without_data_clause(self._sql, self._tokens)
+            self._parsed(parse_statement(text), has_data=has_data)
         else:
             reject(words[0])
 
-    def _parsed(self, node: exp.Expression) -> None:
+    def _check_kind(self, kind: str, tokens: Sequence[Any]) -> None:
+        """Raise where a statement about a table names a view, or the reverse, as DuckDB does."""
+        if kind not in ("TABLE", "VIEW"):
+            return
+        name = _name(tokens)
+        found = self._queries.kind_of(name)
+        if found is not None and found != kind.lower():
+            word = keyword(self._tokens[0])
+            raise UsageError(f"{name} is a {found}: write {word}{' ON' if word == 'COMMENT' else ''} {found.upper()}", table=name)
+
+    def _drop(self) -> None:
+        """Run DROP TABLE, VIEW, SCHEMA or MACRO."""
+        at = Cursor(self._sql, self._tokens, 1)
+        kind = at.word()
+        is_table_macro = kind in ("MACRO", "FUNCTION") and at.takes("TABLE")
+        if_exists = at.takes("IF", "EXISTS")
+        start = at.place
+        parts = at.name()
+        if at.place < len(self._tokens) and self._tokens[at.place].token_type == TokenType.COMMA:
+            reject("DROP of several at once")
+        cascade = at.takes("CASCADE")
+        if not cascade:
+            at.takes("RESTRICT")
+        at.end()
+        self._check_kind(kind, self._tokens[start:])
+        match kind:
+            case "TABLE" | "VIEW" if cascade:
+                reject(f"CASCADE in DROP {kind}")
+            case "TABLE":
+                self._tx.drop_table(name_of(parts), if_exists=if_exists)
+            case "VIEW":
+                self._tx.drop_view(name_of(parts), if_exists=if_exists)
+            case "SCHEMA":
+                self._tx.drop_schema(dotted(parts), cascade=cascade, if_exists=if_exists)
+            case "MACRO" | "FUNCTION":
+                self._tx.drop_macro(name_of(parts), kind="table" if is_table_macro else "scalar", if_exists=if_exists)
+            case _:
+                reject(f"DROP {kind}")
+
+    def _alter(self) -> None:
+        """Run ALTER TABLE or VIEW with one action."""
+        at = Cursor(self._sql, self._tokens, 1)
+        kind = at.word()
+        if kind not in ("TABLE", "VIEW"):
+            reject(f"ALTER {kind}")
+        if_exists = at.takes("IF", "EXISTS")
+        start = at.place
+        name = name_of(at.name())
+        if if_exists and not self._queries.has(name):
+            return
+        self._check_kind(kind, self._tokens[start:])
+        if at.takes("RENAME", "TO"):
+            new_name = _renamed(name, at.name())
+            at.end()
+            (self._tx.rename_view if kind == "VIEW" else self._tx.rename_table)(name, new_name)
+        elif kind == "VIEW":
+            reject(f"ALTER VIEW ... {at.rest()}")
+        else:
+            alter_table(self._tx, name, at)
+
+    def _parsed(self, node: exp.Expression, *, has_data: bool) -> None:
         from ducklake_core.sql.parts import only, reject, table_name
 
         match node:
@@ -88,13 +154,9 @@ class Statement:
                 only(node, "expressions")
                 self._tx.delete(table_name(node.expressions[0]), None, spark=self._spark)
             case exp.Create(kind="TABLE") if node.expression is not None:
-                self._create_as(node)
+                self._create_as(node, has_data=has_data)
             case exp.Create():
                 create(self._tx, self._sql, self._tokens, node)
-            case exp.Drop():
-                drop(self._tx, self._tokens, node)
-            case exp.Alter():
-                alter(self._tx, node)
             case _:
                 reject(" ".join(token.text for token in self._tokens[:6]))
 
@@ -108,20 +170,21 @@ class Statement:
         # Columns that an INSERT does not name get their default or NULL, as in any SQL database.
         self._tx.append(insert.table, rows, missing_columns="null")
 
-    def _create_as(self, node: exp.Create) -> None:
-        from ducklake_core.sql.parts import find_word, only, reject, table_name, text_between
-
+    def _create_as(self, node: exp.Create, *, has_data: bool) -> None:
         only(node, "this", "kind", "expression", "replace", "exists", "properties", "refresh")
         name = table_name(node.this)
         # IF NOT EXISTS does not run the query when the table exists.
         if node.args.get("exists") and self._queries.has(name):
             return
-        query = text_between(self._sql, self._tokens, find_word(self._tokens, "AS") + 1)
+        text, _ = without_data_clause(self._sql, self._tokens)
+        query = text[self._tokens[find_word(self._tokens, "AS") + 1].start :]
         given = node.this.expressions if isinstance(node.this, exp.Schema) else []
         if any(not isinstance(one, exp.Identifier) for one in given):
             reject("a type of a column in CREATE TABLE AS", "cast the column in the query")
         if given:
             query = f"SELECT * FROM ({query}\n) AS __ducklake_rows({', '.join(quoted_path((one.name,)) for one in given)})"  # noqa: S608
+        if not has_data:
+            query = f"SELECT * FROM ({query}\n) AS __ducklake_rows LIMIT 0"  # noqa: S608 - it is the caller's own SQL
         # Spark's types are those of its frame.
         columns = self._queries.columns_of(query) if self._spark is None else None
         target = None if columns is None else [(column.name, column) for column in columns]
@@ -173,125 +236,207 @@ def _keys(sql: str, tokens: Sequence[Any], place: int) -> list[str]:
 
 
 def create_macro(tx: StatementTarget, sql: str, tokens: Sequence[Any]) -> None:
-    """Run CREATE MACRO with one definition."""
-    words = [keyword(token) for token in tokens]
-    start = find_word(tokens, "MACRO", "FUNCTION") + 1
-    if_not_exists = words[start : start + 3] == ["IF", "NOT", "EXISTS"]
-    start += 3 if if_not_exists else 0
-    opened = next((place for place in range(start, len(tokens)) if tokens[place].token_type == TokenType.L_PAREN), len(tokens))
-    closed = bracketed(tokens, opened)
-    body = find_word(tokens, "AS", start=closed) + 1
-    if body != closed + 1 or body >= len(tokens):
-        raise UsageError("cannot parse the SQL. Write CREATE MACRO name(parameters) AS expression")
-    is_table = words[body] == "TABLE"
-    body += is_table
-    if len(comma_separated(sql, tokens[body:])) > 1 and not is_table:
-        reject("CREATE MACRO with several definitions", "use lake.create_macro")
-    parameters = text_between(sql, tokens, opened + 1, closed - 1) if closed - 1 > opened + 1 else ""
-    tx.create_macro(
-        _name(tokens[start:opened]),
-        {parameters: text_between(sql, tokens, body)},
-        kind="table" if is_table else "scalar",
-        or_replace=words[1] == "OR",
-        if_not_exists=if_not_exists,
-    )
+    """Run CREATE MACRO: ``name(parameters) AS expression``, or ``AS TABLE query``, and further definitions behind commas."""
+    at = Cursor(sql, tokens, 1)
+    or_replace = at.takes("OR", "REPLACE")
+    for word in ("TEMP", "TEMPORARY"):
+        if at.takes(word):
+            reject(f"CREATE {word} MACRO")
+    at.word()
+    if_not_exists = at.takes("IF", "NOT", "EXISTS")
+    name = name_of(at.name())
+    definitions: dict[str, str] = {}
+    kinds: list[MacroKind] = []
+    while True:
+        opened = at.place
+        if opened >= len(tokens) or tokens[opened].token_type != TokenType.L_PAREN:
+            raise UsageError("cannot parse the SQL. Write CREATE MACRO name(parameters) AS expression")
+        closed = bracketed(tokens, opened)
+        parameters = text_between(sql, tokens, opened + 1, closed - 1) if closed - 1 > opened + 1 else ""
+        at.place = closed
+        if not at.takes("AS") or at.place >= len(tokens):
+            raise UsageError("cannot parse the SQL. Write CREATE MACRO name(parameters) AS expression")
+        kinds.append("table" if at.takes("TABLE") else "scalar")
+        end = _definition_end(tokens, at.place)
+        start = at.place
+        if kinds[-1] == "table" and start < end and tokens[start].token_type == TokenType.L_PAREN and bracketed(tokens, start) == end:
+            # The brackets around a query are not a part of it.
+            definitions[parameters] = text_between(sql, tokens, start + 1, end - 1)
+        else:
+            definitions[parameters] = text_between(sql, tokens, start, end)
+        at.place = end + 1
+        if end >= len(tokens):
+            break
+    if len(set(kinds)) > 1:
+        reject("CREATE MACRO with definitions of scalars and of tables")
+    tx.create_macro(name, definitions, kind=kinds[0], or_replace=or_replace, if_not_exists=if_not_exists)
 
 
-def drop(tx: StatementTarget, tokens: Sequence[Any], node: exp.Drop) -> None:
-    """Run DROP TABLE, VIEW, SCHEMA or MACRO."""
-    only(node, "exists", "tables", "this", "kind", "cascade", "restrict")
-    named = node.args.get("tables") or [node.this]
-    if len(named) != 1:
-        reject("DROP of several at once")
-    (target,), if_exists = named, bool(node.args.get("exists"))
-    match node.args.get("kind"):
-        case "TABLE":
-            tx.drop_table(table_name(target), if_exists=if_exists)
-        case "VIEW":
-            tx.drop_view(table_name(target), if_exists=if_exists)
-        case "SCHEMA":
-            tx.drop_schema(schema_name(tokens), cascade=bool(node.args.get("cascade")), if_exists=if_exists)
-        case "MACRO" | "FUNCTION":
-            is_table = keyword(tokens[2]) == "TABLE"
-            tx.drop_macro(table_name(target), kind="table" if is_table else "scalar", if_exists=if_exists)
-        case kind:
-            reject(f"DROP {kind}")
+def _definition_end(tokens: Sequence[Any], start: int) -> int:
+    """Return the position of the comma before the next definition, ``, (parameters) AS``; that behind the last token if there is none."""
+    for place in outside_brackets(tokens, start):
+        if tokens[place].token_type == TokenType.COMMA and place + 1 < len(tokens) and tokens[place + 1].token_type == TokenType.L_PAREN:
+            closed = bracketed(tokens, place + 1)
+            if closed < len(tokens) and keyword(tokens[closed]) == "AS":
+                return place
+    return len(tokens)
 
 
-def alter(tx: StatementTarget, node: exp.Alter) -> None:
-    """Run ALTER TABLE or VIEW with one action."""
-    only(node, "this", "kind", "actions", "options")
-    name, actions = table_name(node.this), node.args["actions"]
-    if len(actions) != 1:
-        reject("ALTER with several actions")
-    (action,) = actions
-    options = node.args.get("options") or []
-    match action:
-        # sqlglot reads RENAME a TO b, without COLUMN, as a new name of the table and an option.
-        case exp.AlterRename() if len(options) == 1 and isinstance(options[0], exp.ToTableProperty) and node.args.get("kind") == "TABLE":
-            tx.rename_column(name, tuple(part.name for part in action.this.parts), options[0].this.name)
-        case _ if options:
-            reject(f"ALTER ... {action.sql('duckdb')} {' '.join(option.sql('duckdb') for option in options)}")
-        case exp.AlterRename():
-            new_name = _renamed(name, action.this)
-            if node.args.get("kind") == "VIEW":
-                tx.rename_view(name, new_name)
-            else:
-                tx.rename_table(name, new_name)
-        case exp.ColumnDef():
-            added = column_of(action)
-            if not added.nullable or added.default_is_expression:
-                reject("ADD COLUMN with NOT NULL or a computed default", "existing rows have no value; alter the column afterwards")
-            tx.add_column(name, (added.name,), added.type, default=added.default, if_not_exists=bool(action.args.get("exists")))
-        case exp.Drop() if action.args.get("kind") == "COLUMN":
-            (column,) = action.args.get("tables") or [action.this]
-            tx.drop_column(name, _path(column), if_exists=bool(action.args.get("exists")))
-        case exp.RenameColumn():
-            tx.rename_column(name, _path(action.this), action.args["to"].name)
-        case exp.AlterColumn():
-            _alter_column(tx, name, action)
-        case _:
-            reject(f"ALTER ... {action.sql('duckdb')}")
+def without_data_clause(sql: str, tokens: Sequence[Any]) -> tuple[str, bool]:
+    """Return a statement without ``WITH DATA`` or ``WITH NO DATA`` at its end, and whether it copies rows."""
+    words = [keyword(token) for token in tokens[-3:]]
+    for clause, has_data in ((["WITH", "NO", "DATA"], False), (["WITH", "DATA"], True)):
+        if words[-len(clause) :] == clause:
+            return sql[: tokens[-len(clause)].start].rstrip(), has_data
+    return sql, True
 
 
-def _alter_column(tx: StatementTarget, name: str, action: exp.AlterColumn) -> None:
-    column, args = (action.this.name,), action.args
-    for part in ("using", "collate"):
-        if args.get(part):
-            reject(f"ALTER COLUMN ... {part.upper()}")
-    if args.get("dtype") is not None:
-        tx.set_column_type(name, column, args["dtype"].sql("duckdb"))
-    elif args.get("default") is not None:
-        text = constant_text(args["default"])
-        if text is None and not isinstance(args["default"], exp.Null):
-            tx.set_default(name, column, expression=args["default"].sql("duckdb"))
+class Cursor:
+    """A position in the tokens of a statement."""
+
+    def __init__(self, sql: str, tokens: Sequence[Any], place: int) -> None:
+        self._sql = sql
+        self._tokens = tokens
+        self.place = place
+
+    def word(self) -> str:
+        """Return the next keyword, and step over it."""
+        found = keyword(self._tokens[self.place]) if self.place < len(self._tokens) else ""
+        self.place += 1
+        return found
+
+    def takes(self, *words: str) -> bool:
+        """Step over words if they come next; return whether they do."""
+        # sqlglot makes one token of words such as PARTITIONED BY.
+        found = " ".join(keyword(token) for token in self._tokens[self.place : self.place + len(words)]).split()
+        if found[: len(words)] != list(words):
+            return False
+        count = 0
+        while count < len(words):
+            count += len(keyword(self._tokens[self.place]).split())
+            self.place += 1
+        return True
+
+    def name(self) -> list[str]:
+        """Return the parts of a name, and step over it."""
+        parts = names_at(self._tokens, self.place)
+        self.place += 2 * len(parts) - 1
+        return parts
+
+    def rest(self) -> str:
+        """Return the text from here to the end, and step to the end."""
+        if self.place >= len(self._tokens):
+            raise UsageError("cannot parse the SQL: it ends too early")
+        text = text_between(self._sql, self._tokens, self.place)
+        self.place = len(self._tokens)
+        return text
+
+    def has(self, word: str) -> bool:
+        """Return whether a keyword follows, outside of brackets."""
+        return any(keyword(self._tokens[place]) == word for place in outside_brackets(self._tokens, self.place))
+
+    def keys(self) -> list[str]:
+        """Return the parts in the brackets that follow, and step to the end."""
+        keys = _keys(self._sql, self._tokens, self.place)
+        self.place = len(self._tokens)
+        return keys
+
+    def end(self) -> None:
+        """Raise unless the statement ends here.
+
+        Raises:
+            UnsupportedFeatureError: Something follows.
+        """
+        if self.place < len(self._tokens):
+            text = text_between(self._sql, self._tokens, self.place)
+            reject(f"{text} in {keyword(self._tokens[0])}")
+
+
+def alter_table(tx: StatementTarget, name: str, at: Cursor) -> None:
+    """Run the action of ALTER TABLE, at which the cursor stands; a column may be a field of structs."""
+    if at.takes("ADD"):
+        at.takes("COLUMN")
+        if_not_exists = at.takes("IF", "NOT", "EXISTS")
+        path = at.name()
+        added = _column(path[-1], at.rest())
+        if not added.nullable or added.default_is_expression:
+            reject("ADD COLUMN with NOT NULL or a computed default", "existing rows have no value; alter the column afterwards")
+        tx.add_column(name, tuple(path), added.type, default=added.default, if_not_exists=if_not_exists)
+    elif at.takes("DROP"):
+        at.takes("COLUMN")
+        if_exists = at.takes("IF", "EXISTS")
+        path = at.name()
+        # DuckDB drops the column with either word.
+        if not at.takes("CASCADE"):
+            at.takes("RESTRICT")
+        at.end()
+        tx.drop_column(name, tuple(path), if_exists=if_exists)
+    elif at.takes("RENAME"):
+        at.takes("COLUMN")
+        path = at.name()
+        if not at.takes("TO"):
+            raise UsageError("cannot parse the SQL: ALTER TABLE ... RENAME column TO name")
+        (new_name,) = at.name()
+        at.end()
+        tx.rename_column(name, tuple(path), new_name)
+    elif at.takes("ALTER"):
+        at.takes("COLUMN")
+        _alter_column(tx, name, at)
+    elif at.takes("RESET", "PARTITIONED", "BY"):
+        at.end()
+        tx.reset_partitioned_by(name)
+    elif at.takes("RESET", "SORTED", "BY"):
+        at.end()
+        tx.reset_sorted_by(name)
+    elif at.takes("SET", "PARTITIONED", "BY"):
+        tx.set_partitioned_by(name, at.keys())
+    elif at.takes("SET", "SORTED", "BY"):
+        tx.set_sorted_by(name, at.keys())
+    else:
+        reject(f"ALTER TABLE ... {at.rest()}")
+
+
+def _alter_column(tx: StatementTarget, name: str, at: Cursor) -> None:
+    column = tuple(at.name())
+    if at.takes("TYPE") or at.takes("SET", "TYPE") or at.takes("SET", "DATA", "TYPE"):
+        if at.has("USING"):
+            reject("ALTER COLUMN ... USING", "add a column, update it, and drop the old one")
+        kind = _column(column[-1], at.rest())
+        if kind.default is not None or not kind.nullable:
+            reject("ALTER COLUMN ... TYPE with a default or NOT NULL", "alter the column again afterwards")
+        tx.set_column_type(name, column, kind.type)
+    elif at.takes("SET", "DEFAULT"):
+        expression = at.rest()
+        node = _definition(f'"c" INTEGER DEFAULT {expression}').constraints[0].kind.this
+        text = constant_text(node)
+        if text is None and not isinstance(node, exp.Null):
+            tx.set_default(name, column, expression=expression)
         else:
             tx.set_default(name, column, text)
-    elif args.get("allow_null") is not None:
-        (tx.drop_not_null if args["allow_null"] else tx.set_not_null)(name, column)
-    elif args.get("drop"):
+    elif at.takes("DROP", "DEFAULT"):
+        at.end()
         tx.drop_default(name, column)
+    elif at.takes("SET", "NOT", "NULL"):
+        at.end()
+        tx.set_not_null(name, column)
+    elif at.takes("DROP", "NOT", "NULL"):
+        at.end()
+        tx.drop_not_null(name, column)
     else:
-        reject(action.sql("duckdb"))
+        reject(f"ALTER COLUMN ... {at.rest()}")
 
 
-def alter_layout(tx: StatementTarget, sql: str, tokens: Sequence[Any]) -> bool:
-    """Run ALTER TABLE t SET or RESET PARTITIONED BY or SORTED BY; return False when the statement is none of these."""
-    words = [keyword(token) for token in tokens]
-    place = next((at for at in range(2, len(words)) if words[at] in ("SET", "RESET")), len(words))
-    kind = next((one for one in _LAYOUTS if " ".join(words[place : place + 3]).startswith(one)), None)
-    if words[:2] != ["ALTER", "TABLE"] or kind is None:
-        return False
-    name = _name(tokens[2:place])
-    if kind == "RESET PARTITIONED BY":
-        tx.reset_partitioned_by(name)
-    elif kind == "RESET SORTED BY":
-        tx.reset_sorted_by(name)
-    elif kind == "SET PARTITIONED BY":
-        tx.set_partitioned_by(name, _keys(sql, tokens, place))
-    else:
-        tx.set_sorted_by(name, _keys(sql, tokens, place))
-    return True
+def _column(name: str, rest: str) -> Field:
+    """Return a column from its name and the text behind it: the type, and perhaps a default."""
+    return column_of(_definition(f"{quoted_path((name,))} {rest}"))
+
+
+def _definition(text: str) -> exp.ColumnDef:
+    statement = parse_statement(f"CREATE TABLE t ({text})")
+    parts = statement.this.expressions if isinstance(statement, exp.Create) and isinstance(statement.this, exp.Schema) else []
+    if len(parts) != 1 or not isinstance(parts[0], exp.ColumnDef):
+        reject(f"the column {text}")
+    return parts[0]
 
 
 def comment(tx: StatementTarget, tokens: Sequence[Any]) -> None:
@@ -322,16 +467,10 @@ def schema_name(tokens: Sequence[Any]) -> str:
     return dotted(names_at(tokens, start))
 
 
-def _renamed(name: str, target: exp.Expression) -> str:
-    schema = split_name(name)[0]
-    names = table_names(target) if isinstance(target, exp.Table) else (target.name,)
-    if len(names) > 1 and folded(dotted(names[:-1])) != folded(schema):
+def _renamed(name: str, parts: Sequence[str]) -> str:
+    if len(parts) > 1 and folded(dotted(parts[:-1])) != folded(split_name(name)[0]):
         reject("RENAME TO another schema")
-    return names[-1]
-
-
-def _path(column: exp.Expression) -> tuple[str, ...]:
-    return tuple(part.name for part in column.parts) if isinstance(column, exp.Column) else (column.name,)
+    return parts[-1]
 
 
 def _name(tokens: Sequence[Any]) -> str:

@@ -199,7 +199,9 @@ def identifiers(sql: str) -> set[str]:
     return {folded(token.text) for token in tokens_of(sql) if token.token_type not in (TokenType.STRING, TokenType.NUMBER)}
 
 
-_QUERIES = ("SELECT", "FROM", "VALUES", "WITH", "(", "PIVOT", "UNPIVOT", "SUMMARIZE", "DESCRIBE", "TABLE")
+_QUERIES = ("SELECT", "FROM", "VALUES", "WITH", "(", "PIVOT", "UNPIVOT", "SUMMARIZE", "DESCRIBE", "DESC", "SHOW", "TABLE")
+LIST_PRAGMAS = ("table_info", "show_tables", "show_tables_expanded")
+"""Pragmas that list definitions."""
 _CHANGES = ("INSERT", "UPDATE", "DELETE", "MERGE")
 
 
@@ -210,7 +212,13 @@ def is_query(sql: str) -> bool:
     (True, False, False)
     """
     tokens = tokens_of(sql)
-    return tokens[main_word(tokens)].text.upper() in _QUERIES
+    word = tokens[main_word(tokens)].text.upper()
+    return word in _QUERIES or (word == "PRAGMA" and len(tokens) > 1 and folded(tokens[1].text) in LIST_PRAGMAS)
+
+
+def reads_rows(sql: str) -> bool:
+    """Return whether a query reads rows of tables, and is not about definitions alone."""
+    return keyword(tokens_of(sql)[0]) not in ("SHOW", "PRAGMA", "DESCRIBE", "DESC")
 
 
 def main_word(tokens: Sequence[Any]) -> int:

@@ -23,7 +23,7 @@ import pyarrow as pa
 from ducklake_core.engines.duckdb.functions import make_functions, query_needs_conversion, read_query
 from ducklake_core.engines.duckdb.relations import Failures, TableDataset, TableSource, view_of
 from ducklake_core.engines.duckdb_instance import INEXACT_IN_ARROW, new_instance, run_interruptibly
-from ducklake_core.errors import DuckLakeError, NotFoundError, UsageError
+from ducklake_core.errors import DuckLakeError, NotFoundError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.macros import PLACEHOLDER, MacroImplementation
 from ducklake_core.format.types.data_types import UINT128, VARCHAR, VARIANT, DataType, with_children
 from ducklake_core.format.types.names import DEFAULT_SCHEMA, folded, quoted_path, split_path
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 
 _CATALOG = "memory"
+_LISTED = "lake"
+"""Name of the database in which queries about definitions find them."""
 Target: TypeAlias = "Sequence[tuple[str, Field]]"
 """The columns that the rows are inserted into, with the names to give them."""
 
@@ -281,10 +283,10 @@ def make_own_functions(connection: DuckDBPyConnection, statements: Sequence[str]
     make_functions(connection, statements, macros)
 
 
-def make_views(connection: DuckDBPyConnection, sources: Sources) -> list[str]:
+def make_views(connection: DuckDBPyConnection, sources: Sources, catalog: str = _CATALOG) -> list[str]:
     """Create the views and macros, once their tables exist; return the reasons for those that cannot be created."""
-    waiting = [(f"view {one.name}", _view_text(one)) for one in sources.views]
-    waiting += [(f"macro {one.name}", _macro_text(one)) for one in sources.macros]
+    waiting = [(f"view {one.name}", _view_text(one, catalog)) for one in sources.views]
+    waiting += [(f"macro {one.name}", _macro_text(one, catalog)) for one in sources.macros]
     return _made(connection, waiting)
 
 
@@ -327,15 +329,17 @@ def execute_definition(connection: DuckDBPyConnection, statement: str) -> None:
     connection.execute(found[0])
 
 
-def _view_text(view: ViewSource) -> str:
+def _view_text(view: ViewSource, catalog: str) -> str:
     names = f" ({', '.join(quoted_path((name,)) for name in view.column_aliases)})" if view.column_aliases else ""
-    return f"CREATE VIEW {name_in_instance(view.schema_name, view.name)}{names} AS {view.sql.replace(PLACEHOLDER, _CATALOG)}"
+    return f"CREATE VIEW {name_in_instance(view.schema_name, view.name)}{names} AS {view.sql.replace(PLACEHOLDER, catalog)}"
 
 
-def _macro_text(macro: MacroSource) -> str:
+def _macro_text(macro: MacroSource, catalog: str) -> str:
     parts = []
     for one in macro.implementations:
-        body = one.sql.replace(PLACEHOLDER, _CATALOG)
+        body = one.sql.replace(PLACEHOLDER, catalog)
+        if one.kind == "table" and len(macro.implementations) > 1:
+            body = f"({body}\n)"
         parameters = ", ".join(_parameter(parameter) for parameter in one.parameters)
         parts.append(f"({parameters}) AS {'TABLE ' if one.kind == 'table' else ''}{body}")
     return f"CREATE MACRO {name_in_instance(macro.schema_name, macro.name)}{', '.join(parts)}"
@@ -516,6 +520,51 @@ def check_statement(sql: str, sources: Sources) -> None:
             raise NotFoundError("; ".join([line_of(problem), *rejected])) from problem
         except duckdb.Error as problem:
             raise UsageError(f"DuckDB cannot run the statement: {line_of(problem)}", sql=sql) from problem
+
+
+def query_definitions(sql: str, sources: Sources) -> pa.Table:
+    """Return the rows of a query about definitions, such as ``SHOW TABLES`` or one of ``duckdb_tables()``.
+
+    It runs over empty tables with the columns of the lake's, in a database named ``lake``.
+
+    Args:
+        sql: The query.
+        sources: All tables, views and macros of the lake.
+
+    Raises:
+        UnsupportedFeatureError: It reads rows of a table or view as well.
+        UsageError: DuckDB rejects it; the message is its own.
+    """
+    import duckdb
+
+    with new_instance() as connection:
+        connection.execute(f"ATTACH ':memory:' AS {_LISTED}")
+        connection.execute(f"USE {_LISTED}")
+        make_own_functions(connection, sources.statements, sources)
+        named: tuple[TableSource | ViewSource | MacroSource, ...] = (*sources.tables, *sources.views, *sources.macros)
+        for path in dict.fromkeys(one.schema_name for one in named):
+            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted_path((schema_in_instance(path),))}")
+        for table in sources.tables:
+            name = name_in_instance(table.schema_name, table.name)
+            connection.execute(f"CREATE TABLE {name} ({', '.join(map(_column_text, table.columns))})")
+        make_views(connection, sources, _LISTED)
+        try:
+            read = connection.get_table_names(sql) & {one.name for one in named if not isinstance(one, MacroSource)}
+            if read and not sql.lstrip().upper().startswith(("DESC", "SHOW", "PRAGMA")):
+                raise UnsupportedFeatureError(
+                    f"a query of definitions cannot read rows of {', '.join(sorted(read))} as well: run two queries", tables=sorted(read)
+                )
+            return connection.sql(sql).to_arrow_table()
+        except duckdb.Error as problem:
+            raise UsageError(f"DuckDB does not run the query: {line_of(problem)}", sql=sql) from problem
+
+
+def _column_text(column: Field) -> str:
+    text = f"{quoted_path((column.name,))} {duckdb_type(column.type)}"
+    if column.default is not None:
+        default = column.default if column.default_is_expression else f"'{column.default.replace(chr(39), chr(39) * 2)}'"
+        text += f" DEFAULT ({default})"
+    return text if column.nullable else f"{text} NOT NULL"
 
 
 class FilterNotTakenError(Exception):
