@@ -19,7 +19,7 @@ def test_the_reference_is_complete(tmp_path: Path) -> None:
     for package in (ducklake_core, ducklake_dagster):
         assert {page.stem for page in (tmp_path / package.__name__).glob("*.md")} == set(package.__all__)
     index = (tmp_path / "README.md").read_text()
-    assert "- [DuckLakeIOManager](ducklake_dagster/DuckLakeIOManager.md): Stores what assets return in DuckLake tables" in index
+    assert "- [DuckLakeIOManager](ducklake_dagster/DuckLakeIOManager.md): Store the frames that assets return in DuckLake tables" in index
     page = (tmp_path / "ducklake_core" / "Transaction.md").read_text()
     assert "## guard" in page
     assert "Let nobody get in between" in page  # codespell:ignore nobody

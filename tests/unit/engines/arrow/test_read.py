@@ -174,7 +174,7 @@ def test_rows_that_the_footer_does_not_count(tmp_path: Path, columns: tuple[Fiel
         if found == (120, 100, 100):
             break
     assert found == (120, 100, 100)
-    with pytest.raises(CorruptFileError, match="rows, but its footer counts"):
+    with pytest.raises(CorruptFileError, match="rows, but its footer counts|100 values in 120 rows"):
         rows(FileTask(file=file), shape(*columns, where=where))
 
 
@@ -194,7 +194,7 @@ def test_damage_raises_an_error_of_the_library(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=r"a\.parquet"):
         rows(FileTask(file=file), shape(A))
     path.write_bytes(content[:200])
-    with pytest.raises(CorruptFileError, match="not a readable Parquet file"):
+    with pytest.raises(CorruptFileError, match="does not end as a Parquet file"):
         rows(FileTask(file=file), shape(A))
     path.unlink()
     with pytest.raises(NotFoundError, match=r"a\.parquet"):
