@@ -175,8 +175,8 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
     # Java as short work wants it: its optimising compiler and its collector's threads took more than half of the processor time of tests.
     os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-    # Whoever ends the run ends its servers as well, which are no longer in its process group. Dagster gives SIGTERM what SIGINT has, which
-    # a shell's background jobs ignore.
+    # The process that ends the run also ends its servers, which are no longer in its process group. Dagster gives SIGTERM the handler of
+    # SIGINT, which a shell's background jobs ignore.
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.default_int_handler)
@@ -199,15 +199,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Say how to get the same order again, and what is left out."""
     seed = config.getoption("shuffle")
-    told = [] if seed is None else [f"files in the order of --shuffle {seed}"]
+    lines = [] if seed is None else [f"files in the order of --shuffle {seed}"]
     if (version := config.getoption("lake_version")) != DEFAULT_VERSION.name:
-        told += [f"not on lakes of {version}: {part} ({reason})" for part, reason in versions.LEFT_OUT.items()]
-    return told
+        lines += [f"not on lakes of {version}: {part} ({reason})" for part, reason in versions.LEFT_OUT.items()]
+    return lines
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[pytest.TestReport]:
-    """A failure tells which servers there were and what they said last."""
+    """Show the servers of a failed test and the last lines of their logs."""
     report: pytest.TestReport = yield
     if report.failed and (found := running_servers()):
         report.sections.append(("Servers of this worker", found))
@@ -215,7 +215,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[pytest.TestReport]:
 
 
 def pytest_collection_finish() -> None:
-    """What thousands of tests and the libraries are made of stays: the collector need not walk it, nor forked children copy it."""
+    """Keep the objects of tests and libraries out of the collector, so that forked children do not copy them."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)

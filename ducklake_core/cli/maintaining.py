@@ -303,9 +303,9 @@ def _values(of: object, *names: str) -> dict[str, Any]:
     return {name: getattr(of, name) for name in names}
 
 
-def _labels(texts: Iterable[str]) -> dict[str, str]:
+def _labels(strings: Iterable[str]) -> dict[str, str]:
     labels: dict[str, str] = {}
-    for text in texts:
+    for text in strings:
         name, equals, value = text.partition("=")
         if not equals:
             raise UsageError(f"--label {text} must be name=value")

@@ -238,26 +238,26 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, tit
     if target.is_terminal:
         columns, found = _without_empty(columns, found)
     numeric = [bool(found) and all(isinstance(row[position], int | float | None) for row in found) for position in range(len(columns))]
-    texts = [[_cell(value, lines=target.is_terminal) for value in row] for row in found]
+    cells = [[_cell(value, lines=target.is_terminal) for value in row] for row in found]
     # Numbers are narrower than their headings.
     headings = [
         name.replace(" ", "\n") if target.is_terminal and is_number else name
         for name, is_number in zip(map(visible, columns), numeric, strict=True)
     ]
-    widths = [max(map(_width, (name, *(row[position] for row in texts)))) for position, name in enumerate(headings)]
+    widths = [max(map(_width, (name, *(row[position] for row in cells)))) for position, name in enumerate(headings)]
     shortened = False
     if not target.is_terminal:
         target = console(width=1 + sum(3 + width for width in widths))
     elif shorten_last and (space := max(_MIN_WIDTH, target.width - sum(widths[:-1]) - 2 * len(widths[:-1]))) < widths[-1]:
         shortened = True
-        texts = [[*row[:-1], _shortened(row[-1], space)] for row in texts]
+        cells = [[*row[:-1], _shortened(row[-1], space)] for row in cells]
     table = Table(
         title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0)
     )
     for position, (name, is_number) in enumerate(zip(headings, numeric, strict=True)):
         is_narrow = is_number or all(isinstance(row[position], datetime | None) for row in found)
         table.add_column(name, justify="right" if is_number else "left", overflow="fold", no_wrap=is_narrow)
-    for row in texts:
+    for row in cells:
         table.add_row(*row)
     target.print(table)
     return shortened

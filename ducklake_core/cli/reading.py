@@ -39,7 +39,7 @@ def snapshots(
         else:
             with lake.reader() as reader:
                 changes_of = named_changes(reader, found)
-            rows = [(one.id, one.time, Parts(said), one.author, one.message) for one, said in zip(found, changes_of, strict=True)]
+            rows = [(one.id, one.time, Parts(changes), one.author, one.message) for one, changes in zip(found, changes_of, strict=True)]
             print_table(("snapshot", "time (UTC)", "changes", "author", "message"), rows)
 
 

@@ -65,15 +65,15 @@ def _rest(steps: Sequence[MaintenanceStep], *, is_round: bool) -> Iterator[str]:
         by_operation: dict[str, list[MaintenanceStep]] = {}
         for step in left:
             by_operation.setdefault(step.verb, []).append(step)
-        parts = [_nothing_of(verb, among) for verb, among in by_operation.items()]
+        parts = [_nothing_of(operation, among) for operation, among in by_operation.items()]
         yield f"nothing to do: {'; '.join(parts)}"
     else:
         yield f"nothing to do: {_targets(left)} ({_reasons(left)})"
 
 
-def _nothing_of(verb: str, steps: Sequence[MaintenanceStep]) -> str:
+def _nothing_of(operation: str, steps: Sequence[MaintenanceStep]) -> str:
     is_whole = len(steps) == 1 and steps[0].target == THE_LAKE
-    return f"{verb} ({steps[0].reason})" if is_whole else f"{verb} of {_targets(steps)}"
+    return f"{operation} ({steps[0].reason})" if is_whole else f"{operation} of {_targets(steps)}"
 
 
 def _targets(steps: Sequence[MaintenanceStep]) -> str:
@@ -84,8 +84,8 @@ def _targets(steps: Sequence[MaintenanceStep]) -> str:
 def _reasons(steps: Sequence[MaintenanceStep]) -> str:
     found = Counter(step.reason for step in steps)
     kept = found.most_common(_MAX_REASONS)
-    texts = [reason if len(found) == 1 else f"{count:,}: {reason}" for reason, count in kept]
-    return "; ".join([*texts, *(["..."] if len(found) > len(kept) else [])])
+    reasons = [reason if len(found) == 1 else f"{count:,}: {reason}" for reason, count in kept]
+    return "; ".join([*reasons, *(["..."] if len(found) > len(kept) else [])])
 
 
 def _changes(result: MaintenanceResult) -> Iterator[_Change]:

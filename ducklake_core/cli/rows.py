@@ -55,7 +55,7 @@ def print_rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch], name: RowFo
 
     Args:
         schema: Columns of the rows.
-        batches: The rows, of which at most :func:`most_rows` are read.
+        batches: The rows; at most :func:`most_rows` are read.
         name: The format.
         limit: Number of rows that the user wants, None by default.
     """
@@ -175,8 +175,8 @@ def _print_table(schema: pa.Schema, rows: Sequence[Sequence[object]]) -> int:
         Number of columns that are left out.
     """
     names = [visible(name) for name in schema.names]
-    texts = [[visible(text_of(value, field.type)) for value, field in zip(row, schema, strict=True)] for row in rows]
-    widths = [max(map(cell_len, column)) for column in zip(names, *texts, strict=True)]
+    cells = [[visible(text_of(value, field.type)) for value, field in zip(row, schema, strict=True)] for row in rows]
+    widths = [max(map(cell_len, column)) for column in zip(names, *cells, strict=True)]
     target = console()
     shown = list(range(len(names)))
     if target.is_terminal:
@@ -196,7 +196,7 @@ def _print_table(schema: pa.Schema, rows: Sequence[Sequence[object]]) -> int:
         justify = "right" if position is not None and _is_number(schema.field(position).type) else "left"
         header = dots if position is None else _cut(names[position], widths[position], dots)
         table.add_column(header, justify=justify, no_wrap=True, overflow="crop")  # type: ignore[arg-type]
-    for row in texts:
+    for row in cells:
         table.add_row(*(dots if position is None else _cut(row[position], widths[position], dots) for position in columns))
     target.print(table)
     return len(names) - len(shown)
@@ -207,7 +207,7 @@ def _may_be_cut(kind: pa.DataType) -> bool:
 
 
 def _narrowed(widths: Sequence[int], least: Sequence[int], width: int) -> list[int]:
-    """Return the widths of columns, the widest ones reduced as far as the table needs it, but none below its minimum.
+    """Return the widths of columns, with the widest ones reduced to fit the table, but none below its minimum.
 
     >>> _narrowed([60, 30, 5], [16, 30, 5], 80), _narrowed([60, 60], [16, 16], 30)
     ([35, 30, 5], [16, 16])

@@ -265,7 +265,7 @@ def read_deletes_of(storage: Storage, delete_file: DeleteFile, file: DataFile) -
         )
     if len(found.positions) and found.positions[-1] >= file.record_count:
         raise CorruptFileError(
-            f"the delete file {where} deletes position {found.positions[-1]} of {data_file}, of which the catalog counts "
+            f"the delete file {where} deletes position {found.positions[-1]} of {data_file}, but the catalog counts "
             f"{file.record_count} rows",
             path=where,
         )
@@ -281,7 +281,7 @@ def _read_vector(storage: Storage, file: DeleteFile) -> DeletedPositions:
     found = read_container(content, where)
     newest = None if found.snapshots is None or not len(found.snapshots) else int(found.snapshots.max())
     if None not in (newest, file.partial_max) and newest != file.partial_max:
-        message = f"the newest deletes in the Puffin file {where} are of snapshot {newest}, the catalog says of snapshot {file.partial_max}"
+        message = f"the newest deletes in the Puffin file {where} are of snapshot {newest}, but the catalog has snapshot {file.partial_max}"
         raise CorruptFileError(message, path=where)
     return DeletedPositions(positions=found.positions, snapshots=found.snapshots, data_files=found.data_files)
 

@@ -190,7 +190,7 @@ class Storage:
             NotFoundError: There is no such file.
             StorageError: The store does not answer.
         """
-        with self._reading("ask the size of", path):
+        with self._reading("check the size of", path):
             if protocol_of(path) == "file":
                 return Path(local_part(path)).stat().st_size
             filesystem, inside = self.filesystem(path)
@@ -292,11 +292,11 @@ class Storage:
         filesystem.rm_file(inside)
 
     @contextmanager
-    def reporting(self, verb: str, path: str) -> Iterator[None]:
+    def reporting(self, action: str, path: str) -> Iterator[None]:
         """Turn what stores raise inside the block into a StorageError that names the path and hides secrets.
 
         Args:
-            verb: What was attempted, for the message: "write", "list".
+            action: What was attempted, for the message: "write", "list".
             path: The path it was attempted on.
         """
         try:
@@ -308,27 +308,27 @@ class Storage:
             where = self.options.redact(printable(path))
             kind = classify_store_error(error)
             advice = kind.advice or _ADVICE.get(type(error).__name__, _COMMON_ADVICE)
-            message = f"cannot {verb} {where}: {reason}; {advice}"
+            message = f"cannot {action} {where}: {reason}; {advice}"
             raised = StoreUnavailableError if kind.transient else StorageError
             reported = raised(message, path=where, store_error=kind.code, permanent=kind.permanent)
             cause = self._cause(error)
             try:
                 raise reported from cause
             except StorageError:
-                # Python remembers what was handled meanwhile, whatever the cause is said to be.
+                # Python stores the handled error as the context, even when another cause is given.
                 reported.__context__ = cause
                 raise
 
     @contextmanager
-    def _reading(self, verb: str, path: str) -> Iterator[None]:
-        with self.reporting(verb, path):
+    def _reading(self, action: str, path: str) -> Iterator[None]:
+        with self.reporting(action, path):
             try:
                 yield
             except FileNotFoundError as error:
                 if classify_store_error(error).permanent:
                     # The bucket is missing, and not only the file.
                     raise
-                raise NotFoundError(f"there is no file {printable(path)}{_where_looked(path)}", path=printable(path)) from error
+                raise NotFoundError(f"there is no file {printable(path)}{_searched_place(path)}", path=printable(path)) from error
 
     def _cause(self, error: BaseException) -> BaseException | None:
         # An error whose text, or whose own cause, holds a secret would carry it into the traceback.
@@ -344,7 +344,7 @@ class Storage:
         return error
 
 
-def _where_looked(path: str) -> str:
+def _searched_place(path: str) -> str:
     """Name the working directory for a relative path, and what to do where the lake was written from another one."""
     if not is_relative_to_process(path):
         return ""
@@ -387,10 +387,10 @@ def _from_store(error: Exception) -> bool:
     return str(last.f_globals.get("__name__")).partition(".")[0] in _STORE_PACKAGES
 
 
-def _confirmed(filesystem: fsspec.AbstractFileSystem, ask: Callable[[], Found]) -> Found:
+def _confirmed(filesystem: fsspec.AbstractFileSystem, check: Callable[[], Found]) -> Found:
     """Return the answer, after a second request if a file is missing: gateways of overloaded stores answer 404 for a moment."""
     try:
-        return ask()
+        return check()
     except FileNotFoundError:
         filesystem.invalidate_cache()
-        return ask()
+        return check()

@@ -25,7 +25,7 @@ _FINAL_READS = 11
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What both engines read at a snapshot. ``duckdb`` is empty if DuckDB could not read."""
+    """Rows that both engines read at a snapshot. ``duckdb`` is empty if DuckDB could not read."""
 
     snapshot: int
     is_newest: bool

@@ -130,7 +130,7 @@ def _check_commits(history: History, findings: Findings) -> None:
 
 
 def _check_outcome(history: History, operation: str, findings: Findings) -> None:
-    """Check what the caller was told about an operation against the log."""
+    """Check what was reported to the caller about an operation against the log."""
     kind, outcome, committed = history.intents[operation].kind, history.outcomes.get(operation), history.snapshots.get(operation, [])
     engine = "DuckDB" if uses_duckdb(operation) else "library"
     label = f"DuckDB {kind}" if uses_duckdb(operation) else kind

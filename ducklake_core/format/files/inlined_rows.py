@@ -27,7 +27,7 @@ class InlinedRows:
         columns: Values by top-level column, in the table's order. Leaves in their Python forms (see format/values/leaf_values.py), lists as
             lists, maps as lists of (key, value) pairs, structs as dicts by field name; None is NULL.
         record_count: How many rows.
-        statistics: One entry per leaf, with the texts that DuckDB gives to inlined values.
+        statistics: One entry per leaf, with the strings that DuckDB stores for inlined values.
     """
 
     columns: tuple[tuple[object, ...], ...]
@@ -107,7 +107,7 @@ def _within(array: Any, values: ArrowArray) -> ArrowArray:
 
 
 def _gathered(array: Any, items: list[Any]) -> list[Any]:
-    # Offsets count in the whole child array, of which ``items`` begins at the first offset of this slice.
+    # Offsets count in the whole child array; ``items`` begins at the first offset of this slice.
     offsets = array.offsets.to_pylist()
     first = offsets[0]
     # A NULL list may have a length in Arrow, so validity decides and not the offsets.
@@ -150,6 +150,6 @@ def _bounds(values: Sequence[Any], leaf: Field) -> tuple[str | None, str | None]
     if not values or leaf.type == VARIANT:
         return None, None
     if isinstance(leaf.type, PrimitiveType) and leaf.type.name in COMPARED_AS_TEXT:
-        texts = [to_cast_text(value, leaf.type) for value in values]
-        return min(texts), max(texts)
+        strings = [to_cast_text(value, leaf.type) for value in values]
+        return min(strings), max(strings)
     return to_cast_text(min(values, key=order_key), leaf.type), to_cast_text(max(values, key=order_key), leaf.type)

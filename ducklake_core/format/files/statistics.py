@@ -27,7 +27,7 @@ _ELEMENT = "element"
 BOUND_BYTES = 256
 """Longest string or blob that is kept whole as a bound."""
 COMPARED_AS_TEXT = frozenset({"varchar", "json", "blob", "uuid", "interval"})
-"""Types whose table-wide bounds DuckDB compares as texts."""
+"""Types whose table-wide bounds DuckDB compares as strings."""
 _SURROGATES = range(0xD800, 0xE000)
 _PART_OF_BYTE = re.compile(r"\\x?[0-9A-Fa-f]?$")
 # "[" and "~" are followed by a backslash and DEL, which the text of a blob does not have.
@@ -121,7 +121,7 @@ def _cut_blob_text(text: str) -> str:
 
 
 def _greater_blob_text(text: str) -> str | None:
-    r"""Return a text that is greater in the order of texts, which DuckDB merges the bounds of blobs by, and still the text of a blob.
+    r"""Return a greater string of a blob, in the order of strings by which DuckDB merges the bounds of blobs.
 
     >>> _greater_blob_text("FF" * 300) == "F" * 511 + "G", _greater_blob_text("a[" + r"\xFF" * 300), _greater_blob_text(r"\xFF" * 300)
     (True, 'b', None)
@@ -389,10 +389,10 @@ def _merged(one: FieldStatistics, other: FieldStatistics) -> FieldStatistics:
     )
 
 
-def _extreme(texts: Sequence[str | None], data_type: DataType, *, least: bool) -> str | None:
-    known = [text for text in texts if text is not None]
+def _extreme(strings: Sequence[str | None], data_type: DataType, *, least: bool) -> str | None:
+    known = [text for text in strings if text is not None]
     # One unknown bound makes the merged bound unknown: a wrong one would prune rows.
-    if len(known) < len(texts) or not known:
+    if len(known) < len(strings) or not known:
         return None
     try:
         return (min if least else max)(known, key=lambda text: order_key(from_text(text, data_type)))
@@ -426,12 +426,12 @@ class GeometryStatistics:
         '{"bbox": {"xmin": -1.000001, "xmax": 2.000001, "ymin": 0.500000, "ymax": 0.500000, '
         """
         found = {axis: (low, high) for axis, low, high in self.bounds}
-        texts = []
+        strings = []
         for axis in _AXES:
             low, high = found.get(axis, (None, None))
-            texts += [f'"{axis}min": {_text(low, ROUND_FLOOR)}', f'"{axis}max": {_text(high, ROUND_CEILING)}']
+            strings += [f'"{axis}min": {_text(low, ROUND_FLOOR)}', f'"{axis}max": {_text(high, ROUND_CEILING)}']
         types = ", ".join(json.dumps(name) for name in sorted(self.types))
-        return f'{{"bbox": {{{", ".join(texts)}}}, "types": [{types}]}}'
+        return f'{{"bbox": {{{", ".join(strings)}}}, "types": [{types}]}}'
 
 
 def read_geometry_statistics(text: str | None) -> GeometryStatistics | None:

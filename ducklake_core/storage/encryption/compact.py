@@ -61,7 +61,7 @@ class Struct(dict[int, "tuple[int, Value]"]):
         self[field] = (self[field][0], value)
 
     def drop(self, *fields: int) -> None:
-        """Take fields out, as far as they are there."""
+        """Remove fields that exist."""
         for field in fields:
             self.pop(field, None)
 

@@ -91,7 +91,7 @@ def test_long_strings_take_no_more_memory_than_their_size() -> None:
     buffer = VariantBuffer(variant_array([text("x" * 100_000)] * 50))
     slots = buffer.root()
     tracemalloc.start()
-    buffer.texts(slots, pa.string())
+    buffer.strings(slots, pa.string())
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 5_000_000, "numpy's share, in addition to Arrow's: positions of bytes would take many times the bytes"

@@ -25,7 +25,7 @@ CATALOG = {"catalogurl": "postgresql://me:s3cret@db/lake", "table": "t"}
         ("read", {"versionAsOf": "-1"}, "whole number"),
         ("read", {"versionAsOf": "1", "timestampAsOf": "2024-01-01T00:00:00+00:00"}, "versionAsOf and timestampAsOf are both set"),
         ("read", {"timestampAsOf": "yesterday"}, "a time with a zone"),
-        ("read", {"catalogFile": "/x"}, "catalog's address"),
+        ("read", {"catalogFile": "/x"}, "address of the catalog"),
         ("read", {"types": "best"}, "one of exact, nearest"),
         ("readStream", {"feed": "updates"}, "one of insertions, deletions, changes"),
         ("readStream", {"startingVersion": "first"}, "whole number"),
@@ -48,7 +48,7 @@ def test_storage_options_are_nested_and_secrets_masked() -> None:
 
 
 def test_the_address_may_be_in_a_file(tmp_path: Path) -> None:
-    with pytest.raises(NotFoundError, match="cannot read the catalog's address"):
+    with pytest.raises(NotFoundError, match="cannot read the address of the catalog"):
         parse_options({"catalogFile": str(tmp_path / "address"), "table": "t"}, "read")
     (tmp_path / "address").write_text("sqlite:///lake.sqlite\n")
     assert parse_options({"catalogFile": str(tmp_path / "address"), "table": "t"}, "read").catalog == "sqlite:///lake.sqlite"

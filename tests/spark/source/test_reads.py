@@ -62,7 +62,7 @@ def test_invalid_reads_raise(sqlite_address: LakeAddress) -> None:
         data_source(sqlite_address, versionAsOf="99").schema()
     with pytest.raises(SchemaError, match=r"'a' of main\.t cannot be read as bigint, only as int"):
         read(data_source(sqlite_address), schema_of("a bigint"))
-    with pytest.raises(UnsupportedFeatureError, match="needs a SQL engine"):
+    with pytest.raises(UnsupportedFeatureError, match="cannot be evaluated by Arrow"):
         read(data_source(sqlite_address, where="abs(a) = 1"))
 
 

@@ -178,7 +178,7 @@ def test_missing_snapshots_and_tables_raise(sqlite_address: LakeAddress) -> None
     lake.drop_table("t")
     lake.write("t", rows(1))
     after = reader.latestOffset(end, ReadAllAvailable())
-    with pytest.raises(NotFoundError, match="the stream of t cannot go on"):
+    with pytest.raises(NotFoundError, match="the stream of t cannot continue"):
         reader.partitions(end, after)
 
 

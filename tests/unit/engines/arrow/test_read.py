@@ -174,7 +174,7 @@ def test_rows_that_the_footer_does_not_count(tmp_path: Path, columns: tuple[Fiel
         if found == (120, 100, 100):
             break
     assert found == (120, 100, 100)
-    with pytest.raises(CorruptFileError, match="rows, but its footer counts|100 values in 120 rows"):
+    with pytest.raises(CorruptFileError, match=r"rows, but its footer counts|100 values in 120 rows"):
         rows(FileTask(file=file), shape(*columns, where=where))
 
 
