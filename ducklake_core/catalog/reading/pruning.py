@@ -26,7 +26,7 @@ from __future__ import annotations
 import operator
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import reduce
 from itertools import islice
@@ -60,6 +60,7 @@ from sqlalchemy import (
 from sqlalchemy.types import UserDefinedType
 
 from ducklake_core.catalog.database.abilities import Abilities
+from ducklake_core.format.cache import Derived
 from ducklake_core.format.expressions.comparison import FLIPPED, Fitted, fit
 from ducklake_core.format.expressions.predicates import (
     And,
@@ -136,6 +137,7 @@ class Bounds:
     null_count: ColumnElement[int] | None = None
     value_count: ColumnElement[int] | None = None
     record_count: ColumnElement[int] | None = None
+    derived: Derived = field(default_factory=Derived, init=False, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -368,9 +370,14 @@ def _are_ordered(bounds: Bounds, data_type: DataType, abilities: Abilities) -> C
 
 
 def _keys(bounds: Bounds, data_type: DataType, abilities: Abilities) -> tuple[ColumnElement[Any], ColumnElement[Any]]:
-    if bounds.are_valid:
-        return cast(bounds.low, BigInteger), cast(bounds.high, BigInteger)
-    return _key(bounds.low, data_type, abilities), _key(bounds.high, data_type, abilities)
+    """Return the keys of both bounds, built once for all comparisons with them."""
+
+    def keys() -> tuple[ColumnElement[Any], ColumnElement[Any]]:
+        if bounds.are_valid:
+            return cast(bounds.low, BigInteger), cast(bounds.high, BigInteger)
+        return _key(bounds.low, data_type, abilities), _key(bounds.high, data_type, abilities)
+
+    return bounds.derived.get_or_make(data_type, keys)
 
 
 def _key(bound: ColumnElement[str], data_type: DataType, abilities: Abilities) -> ColumnElement[Any]:

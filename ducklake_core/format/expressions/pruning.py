@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, assert_never
+from typing import Any, NamedTuple, assert_never
 
 from ducklake_core.errors import DuckLakeError
 from ducklake_core.format.expressions.comparison import (
@@ -76,8 +76,8 @@ _WITHOUT_RANGE = (TIMETZ, INTERVAL, VARIANT, JSON, *FLOATS)
 # Three-valued logic over sets of rows. Each function below maps a predicate and a file's statistics to the outcomes that rows of the file
 # may have: may_match asks whether TRUE is among them, must_match whether TRUE is the only one. An outcome too many costs a read; a
 # missing one would lose rows, so whatever is unknown counts as possible.
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcomes:
+# Named tuples: a long condition makes two of them for each comparison and file, and a frozen dataclass takes three times as long.
+class Outcomes(NamedTuple):
     """Possible outcomes of a predicate for the rows of a set; all three are False for a set without rows."""
 
     true: bool
@@ -86,16 +86,28 @@ class Outcomes:
 
 
 ANYTHING = Outcomes(true=True, false=True, null=True)
+_TRUE = Outcomes(true=True, false=False, null=False)
+_FALSE = Outcomes(true=False, false=True, null=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
+class Bounds(NamedTuple):
     """Bounds of one operand's values: inclusive bounds in a domain, None for unbounded, and which kinds there may be."""
 
     low: Any = None
     high: Any = None
     may_be_null: bool = True
     may_be_value: bool = True
+
+
+class _File:
+    """Statistics of one file by column id, its number of rows, and the bounds that were already parsed for this predicate."""
+
+    __slots__ = ("bounds", "record_count", "statistics")
+
+    def __init__(self, statistics: Mapping[int, ColumnStatistics], record_count: int) -> None:
+        self.statistics = statistics
+        self.record_count = record_count
+        self.bounds: dict[tuple[int, Domain], Bounds] = {}
 
 
 def may_match(predicate: Predicate, statistics: Mapping[int, ColumnStatistics], record_count: int) -> bool:
@@ -107,7 +119,7 @@ def may_match(predicate: Predicate, statistics: Mapping[int, ColumnStatistics], 
         record_count: Rows of the file, deleted ones included.
     """
     # A count of zero or less may be as wrong as any other, and an empty file costs little to read.
-    return outcomes(predicate, statistics, record_count).true
+    return _may_be_true(predicate, _File(statistics, record_count))
 
 
 def must_match(predicate: Predicate, statistics: Mapping[int, ColumnStatistics], record_count: int) -> bool:
@@ -135,55 +147,84 @@ def outcomes(predicate: Predicate, statistics: Mapping[int, ColumnStatistics], r
         statistics: Statistics by column id; a missing column is unknown.
         record_count: Rows of the file, deleted ones included.
     """
+    return _outcomes(predicate, _File(statistics, record_count))
+
+
+def _may_be_true(predicate: Predicate, file: _File) -> bool:
+    """Return ``_outcomes(predicate, file).true``; the first operand that a row may match ends the search in an OR."""
+    match predicate:
+        case And(operands=operands):
+            return all(_may_be_true(operand, file) for operand in operands)
+        case Or(operands=operands):
+            return any(_may_be_true(operand, file) for operand in operands)
+        case _:
+            return _outcomes(predicate, file).true
+
+
+def _outcomes(predicate: Predicate, file: _File) -> Outcomes:
     match predicate:
         case Constant(value=value):
             return Outcomes(true=value is True, false=value is False, null=value is None)
         case ColumnReference():
             wanted = Comparison(left=predicate, operator="=", right=Literal(value=True, type=predicate.type))
-            return outcomes(wanted, statistics, record_count)
+            return _outcomes(wanted, file)
         case SqlExpression(implies=implied):
-            return Outcomes(true=implied is None or outcomes(implied, statistics, record_count).true, false=True, null=True)
+            return Outcomes(true=implied is None or _outcomes(implied, file).true, false=True, null=True)
         case Not(operand=operand):
-            inner = outcomes(operand, statistics, record_count)
+            inner = _outcomes(operand, file)
             return Outcomes(true=inner.false, false=inner.true, null=inner.null)
         case And(operands=operands):
-            return _all_of([outcomes(o, statistics, record_count) for o in operands])
+            return _combined(_all_of, operands, file, decisive=_FALSE)
         case Or(operands=operands):
-            return _any_of([outcomes(o, statistics, record_count) for o in operands])
+            return _combined(_any_of, operands, file, decisive=_TRUE)
         case IsNull(operand=operand):
-            return _is_null(operand, statistics, record_count)
+            return _is_null(operand, file)
         case Comparison():
-            return _comparison(predicate, statistics, record_count)
+            return _comparison(predicate, file)
         case InList():
-            return _in_list(predicate, statistics, record_count)
+            return _in_list(predicate, file)
         case InRanges():
-            return _in_ranges(predicate, statistics, record_count)
+            return _in_ranges(predicate, file)
         case StartsWith():
-            return _starts_with(predicate, statistics, record_count)
+            return _starts_with(predicate, file)
         case VariantComparison() | VariantIsNull() | BoxOverlap():
-            return _nested(predicate, statistics)
+            return _nested(predicate, file)
         case _:
             assert_never(predicate)
 
 
-def _nested(predicate: NestedTest, statistics: Mapping[int, ColumnStatistics]) -> Outcomes:
+def _nested(predicate: NestedTest, file: _File) -> Outcomes:
     """Return the outcomes by the statistics of a variant's fields, or by the boxes around geometries.
 
     Statistics do not show which rows have a field, or no value."""
     match predicate:
         case VariantComparison():
-            found = field_question(predicate, statistics.get(predicate.left.column.column_id))
+            found = field_question(predicate, file.statistics.get(predicate.left.column.column_id))
             may_be = found is None or outcomes(found.predicate, found.statistics, found.record_count).true
         case VariantIsNull():
             may_be = True
         case BoxOverlap():
-            may_be = boxes_may_meet(predicate, statistics.get(predicate.operand.column_id))
+            may_be = boxes_may_meet(predicate, file.statistics.get(predicate.operand.column_id))
         case _:
             assert_never(predicate)
     return Outcomes(true=may_be, false=True, null=True)
 
 
-def _all_of(parts: list[Outcomes]) -> Outcomes:
+def _combined(
+    combine: Callable[[Collection[Outcomes]], Outcomes], operands: Sequence[Predicate], file: _File, *, decisive: Outcomes
+) -> Outcomes:
+    """Return the outcome of an AND or OR; an operand that decides for every row, such as FALSE in an AND, ends the search."""
+    # Operands have at most eight different outcomes, however many they are.
+    parts = set[Outcomes]()
+    for operand in operands:
+        part = _outcomes(operand, file)
+        if part == decisive:
+            return decisive
+        parts.add(part)
+    return combine(parts)
+
+
+def _all_of(parts: Collection[Outcomes]) -> Outcomes:
     return Outcomes(
         true=all(p.true for p in parts),
         false=any(p.false for p in parts),
@@ -192,7 +233,7 @@ def _all_of(parts: list[Outcomes]) -> Outcomes:
     )
 
 
-def _any_of(parts: list[Outcomes]) -> Outcomes:
+def _any_of(parts: Collection[Outcomes]) -> Outcomes:
     return Outcomes(
         true=any(p.true for p in parts),
         false=all(p.false for p in parts),
@@ -200,12 +241,12 @@ def _any_of(parts: list[Outcomes]) -> Outcomes:
     )
 
 
-def _is_null(operand: Operand, statistics: Mapping[int, ColumnStatistics], record_count: int) -> Outcomes:
+def _is_null(operand: Operand, file: _File) -> Outcomes:
     match operand:
         case Literal(value=value):
             return Outcomes(true=value is None, false=value is not None, null=False)
         case ColumnReference():
-            nulls, values = _kinds(operand.type, statistics.get(operand.column_id), record_count)
+            nulls, values = _kinds(operand.type, file.statistics.get(operand.column_id), file.record_count)
             return Outcomes(true=nulls, false=values, null=False)
         case SqlExpression():
             return Outcomes(true=True, false=True, null=False)
@@ -223,14 +264,21 @@ def _kinds(data_type: DataType, found: ColumnStatistics | None, record_count: in
     return found.null_count > 0, found.value_count > 0
 
 
-def _bounds(operand: ColumnReference | Literal, domain: Domain, statistics: Mapping[int, ColumnStatistics], record_count: int) -> Bounds:
+def _bounds(operand: ColumnReference | Literal, domain: Domain, file: _File) -> Bounds:
     if isinstance(operand, Literal):
         if operand.value is None:
             return Bounds(may_be_value=False)
         key = key_of(operand.value, operand.type, domain)
         return Bounds(low=key, high=key, may_be_null=False)
-    found = statistics.get(operand.column_id)
-    nulls, values = _kinds(operand.type, found, record_count)
+    known = file.bounds.get((operand.column_id, domain))
+    if known is None:
+        known = file.bounds[operand.column_id, domain] = _bounds_of_column(operand, domain, file)
+    return known
+
+
+def _bounds_of_column(operand: ColumnReference, domain: Domain, file: _File) -> Bounds:
+    found = file.statistics.get(operand.column_id)
+    nulls, values = _kinds(operand.type, found, file.record_count)
     if found is None or operand.type in _WITHOUT_BOUNDS:
         return Bounds(may_be_null=nulls, may_be_value=values)
     low, high = _key(found.min_value, operand.type, domain, -1), _key(found.max_value, operand.type, domain, +1)
@@ -280,16 +328,16 @@ def _may_be_float32(text: str) -> bool:
     return digits.isdigit() and len(digits) <= 9
 
 
-def _comparison(predicate: Comparison, statistics: Mapping[int, ColumnStatistics], record_count: int) -> Outcomes:
+def _comparison(predicate: Comparison, file: _File) -> Outcomes:
     left, op, right = predicate.left, predicate.operator, predicate.right
     if isinstance(left, SqlExpression) or isinstance(right, SqlExpression):
         return ANYTHING
-    if any(isinstance(side, Literal) and side.value is None for side in (left, right)):
+    if (isinstance(left, Literal) and left.value is None) or (isinstance(right, Literal) and right.value is None):
         return Outcomes(true=False, false=False, null=True)
     domain = common_domain(left.type, right.type)
     if domain is None:
         return ANYTHING
-    return _compare(_bounds(left, domain, statistics, record_count), op, _bounds(right, domain, statistics, record_count))
+    return _compare(_bounds(left, domain, file), op, _bounds(right, domain, file))
 
 
 def _compare(left: Bounds, op: Operator, right: Bounds) -> Outcomes:
@@ -317,13 +365,13 @@ def _at_most(low: Any, high: Any) -> bool:
     return low is None or high is None or bool(low <= high)
 
 
-def _in_list(predicate: InList, statistics: Mapping[int, ColumnStatistics], record_count: int) -> Outcomes:
+def _in_list(predicate: InList, file: _File) -> Outcomes:
     column = predicate.operand
     parts = [Outcomes(true=False, false=False, null=True)] if predicate.has_null else []
     for domain, keys in sorted_keys(predicate, column.type).items():
         if domain is None:
             return ANYTHING
-        found = _bounds(column, domain, statistics, record_count)
+        found = _bounds(column, domain, file)
         if not found.may_be_value:
             parts.append(Outcomes(true=False, false=False, null=found.may_be_null))
             continue
@@ -331,26 +379,26 @@ def _in_list(predicate: InList, statistics: Mapping[int, ColumnStatistics], reco
         hit = any_between(keys, found.low, found.high)
         parts.append(Outcomes(true=hit, false=not (hit and only), null=found.may_be_null))
     if not parts:
-        nulls, _ = _kinds(column.type, statistics.get(column.column_id), record_count)
+        nulls, _ = _kinds(column.type, file.statistics.get(column.column_id), file.record_count)
         return Outcomes(true=False, false=True, null=nulls)
     return _any_of(parts)
 
 
-def _in_ranges(predicate: InRanges, statistics: Mapping[int, ColumnStatistics], record_count: int) -> Outcomes:
+def _in_ranges(predicate: InRanges, file: _File) -> Outcomes:
     domain = domain_of(predicate.operand.type)
     assert domain is not None
-    found = _bounds(predicate.operand, domain, statistics, record_count)
+    found = _bounds(predicate.operand, domain, file)
     if not found.may_be_value:
         return Outcomes(true=False, false=False, null=found.may_be_null)
     hit, whole = spans_between(spans_of_ranges(predicate), found.low, found.high)
     return Outcomes(true=hit, false=not whole, null=found.may_be_null)
 
 
-def _starts_with(predicate: StartsWith, statistics: Mapping[int, ColumnStatistics], record_count: int) -> Outcomes:
+def _starts_with(predicate: StartsWith, file: _File) -> Outcomes:
     domain = domain_of(predicate.operand.type)
     if domain != "text":
         return ANYTHING
-    found = _bounds(predicate.operand, domain, statistics, record_count)
+    found = _bounds(predicate.operand, domain, file)
     if not found.may_be_value:
         return Outcomes(true=False, false=False, null=found.may_be_null)
     prefix = predicate.prefix
