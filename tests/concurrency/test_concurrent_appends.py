@@ -49,7 +49,7 @@ def test_overwrites_meet_appends(address: LakeAddress, oracle: Any, slice_has_ro
                 for k in (1, 2):
                     lake.table("t").overwrite(rows(*start), concurrent_appends="replace", inline=False)
                     kept = [(key, value) for key, value in start if key != 1 and (writer != "update" or key != 3)]
-                    theirs = [(k, 9)]
+                    by_other = [(k, 9)]
                     case = (how, writer, k)
                     tx = lake.transaction()
                     try:
@@ -61,10 +61,10 @@ def test_overwrites_meet_appends(address: LakeAddress, oracle: Any, slice_has_ro
                         assert k == 1, case
                         assert conflict.details["unseen_rows"], case
                         assert "concurrent_appends='replace'" in conflict.message
-                        expected = [*([(1, 1)] if slice_has_rows else []), *kept, *theirs]
+                        expected = [*([(1, 1)] if slice_has_rows else []), *kept, *by_other]
                     else:
                         assert (setting, k) != ("fail", 1), case
-                        expected = [*kept, (1, 5), *(theirs if k == 2 else [])]
+                        expected = [*kept, (1, 5), *(by_other if k == 2 else [])]
                     found = sorted((row["k"], row["v"]) for row in lake.table("t").scan().to_arrow().to_pylist())
                     assert found == sorted(expected), case
                     assert duck.rows("SELECT k, v FROM t ORDER BY ALL") == found, case

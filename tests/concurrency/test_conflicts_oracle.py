@@ -62,7 +62,7 @@ def template(postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory)
 
 
 def forbidden(own: str, changes: str) -> bool:
-    """Whether DuckDB's own rules, as our table has them, forbid a pair."""
+    """Return True where DuckDB's rules, as the library's table has them, forbid a pair."""
     others = {entry.partition(":")[0] for entry in changes.split(",")}
     return any(rule.own in STATEMENTS[own][1] and rule.other in others and not rule.stricter for rule in RULES)
 
@@ -84,7 +84,7 @@ def test_the_reference_has_these_rules(template: LakeAddress, postgres: Postgres
 
 
 def test_a_macro_in_no_schema(template: LakeAddress, postgres: PostgresServer, tmp_path: Path) -> None:
-    """What a stricter rule prevents: DuckDB commits both, and can then no longer load the lake."""
+    """Case of a stricter rule: DuckDB commits both, and can then no longer load the lake."""
     address = replace(postgres.lake(tmp_path, template), data_path=template.data_path)
 
     def both() -> None:

@@ -1,4 +1,4 @@
-"""What is created in a schema, table or view that another transaction drops, and the reverse: never both, and DuckDB attaches the lake.
+"""Objects created in a schema, table or view that another transaction drops: never both, and DuckDB attaches the lake.
 
 Every pair runs in both orders: one statement is staged, the other commits, and then the first one commits. The other is of this library
 or of DuckDB.

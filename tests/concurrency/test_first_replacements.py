@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from ducklake_core.transaction import Transaction
 
 
-def replace_rows(tx: Transaction, verb: str, value: int) -> None:
+def replace_rows(tx: Transaction, operation: str, value: int) -> None:
     rows = pa.table({"k": pa.array([1], pa.int32()), "v": pa.array([value], pa.int32())})
-    match verb:
+    match operation:
         case "all":
             tx.overwrite("t", rows, concurrent_appends="replace")
         case "where":
@@ -28,16 +28,16 @@ def replace_rows(tx: Transaction, verb: str, value: int) -> None:
 
 
 @pytest.mark.parametrize("limit", [0, 10])
-@pytest.mark.parametrize("verb", ["all", "where", "partitions", "upsert"])
-def test_two_writers_replace_what_is_not_there_yet(sqlite_address: LakeAddress, verb: str, limit: int) -> None:
+@pytest.mark.parametrize("operation", ["all", "where", "partitions", "upsert"])
+def test_two_writers_replace_missing_rows(sqlite_address: LakeAddress, operation: str, limit: int) -> None:
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
     lake.set_option("data_inlining_row_limit", limit)
     lake.create_table("t", pa.schema([("k", pa.int32()), ("v", pa.int32())]), partition_by=["k"])
     other = DuckLake.connect(sqlite_address.url)
     with lake.transaction() as tx:
-        replace_rows(tx, verb, 1)
+        replace_rows(tx, operation, 1)
         with other.transaction() as first:
-            replace_rows(first, verb, 2)
+            replace_rows(first, operation, 2)
     assert lake.table("t").scan().to_arrow().to_pylist() == [{"k": 1, "v": 1}]
 
 

@@ -57,7 +57,7 @@ def append(table: Any, writer: int, rows: int, until: float, done: Any) -> None:
 
 
 def appended(address: LakeAddress, writers: int, *, processes: int = 0, rows: int = 0, seconds: float = 0) -> tuple[dict[int, int], int]:
-    """How many rows each writer says it has written, and how many DuckDB has beside them; a writer that gives up is an error."""
+    """Return the number of rows that each writer reports, and that of DuckDB; a writer that gives up is an error."""
     context = multiprocessing.get_context("spawn")
     processes = processes or writers
     ready, done = context.Barrier(processes + 1), context.Queue()
@@ -65,37 +65,37 @@ def appended(address: LakeAddress, writers: int, *, processes: int = 0, rows: in
     running = [context.Process(target=append_together, args=(address.url, share, rows, seconds, ready, done)) for share in shares]
     for process in running:
         process.start()
-    theirs, failures, finished = 0, 0, threading.Event()
+    by_duckdb, failures, finished = 0, 0, threading.Event()
 
     def duck() -> None:
-        nonlocal theirs, failures
+        nonlocal by_duckdb, failures
         while not finished.is_set():
             # In SQLite DuckDB does not try again by itself.
             try:
                 with attached(address) as oracle:
                     # On PostgreSQL its ten retries are soon over when others commit every few milliseconds, its own kind included.
                     oracle.run("SET ducklake_max_retry_count = 1000", "SET ducklake_retry_wait_ms = 5", "SET ducklake_retry_backoff = 1.0")
-                    oracle.run(f"INSERT INTO t VALUES (-1, {theirs})")
-                theirs += 1
+                    oracle.run(f"INSERT INTO t VALUES (-1, {by_duckdb})")
+                by_duckdb += 1
             except duckdb.Error:
                 failures += 1
             time.sleep(0.05)
 
     ready.wait(timeout=240)
-    beside = threading.Thread(target=duck)
-    beside.start()
+    duckdb_writer = threading.Thread(target=duck)
+    duckdb_writer.start()
     found = [done.get(timeout=seconds + 240) for _ in range(writers)]
     finished.set()
-    beside.join()
+    duckdb_writer.join()
     for process in running:
         process.join()
     assert [problem for _, _, problem in found if problem] == []
-    return {writer: written for writer, written, _ in found}, theirs
+    return {writer: written for writer, written, _ in found}, by_duckdb
 
 
-def check(lake: DuckLake, address: LakeAddress, ours: dict[int, int], theirs: int) -> None:
+def check(lake: DuckLake, address: LakeAddress, by_library: dict[int, int], by_duckdb: int) -> None:
     """Every row once, row ids and snapshot ids without gaps, for us and for DuckDB."""
-    expected = sorted((writer, number) for writer, count in {**ours, -1: theirs}.items() for number in range(count))
+    expected = sorted((writer, number) for writer, count in {**by_library, -1: by_duckdb}.items() for number in range(count))
     rows = lake.table("t").scan(columns=["writer", "number", "rowid"]).to_arrow()
     assert sorted(zip(rows["writer"].to_pylist(), rows["number"].to_pylist(), strict=True)) == expected
     assert sorted(rows["rowid"].to_pylist()) == list(range(len(expected)))
@@ -121,26 +121,26 @@ def lake_address(request: pytest.FixtureRequest, tmp_path: Path) -> LakeAddress:
 
 @pytest.mark.parametrize("lake_address", [slow("sqlite"), "postgresql"], indirect=True)
 def test_three_processes_and_duckdb(lake: DuckLake, lake_address: LakeAddress) -> None:
-    ours, theirs = appended(lake_address, 3, rows=15)
-    assert ours == dict.fromkeys(range(3), 15)
-    check(lake, lake_address, ours, theirs)
+    by_library, by_duckdb = appended(lake_address, 3, rows=15)
+    assert by_library == dict.fromkeys(range(3), 15)
+    check(lake, lake_address, by_library, by_duckdb)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lake_address", ["sqlite", "postgresql"], indirect=True)
 def test_eight_processes_started_together(lake: DuckLake, lake_address: LakeAddress) -> None:
-    ours, theirs = appended(lake_address, 8, rows=50)
-    assert theirs, "DuckDB was starved"
-    check(lake, lake_address, ours, theirs)
+    by_library, by_duckdb = appended(lake_address, 8, rows=50)
+    assert by_duckdb, "DuckDB was starved"
+    check(lake, lake_address, by_library, by_duckdb)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(int(SECONDS) * 3 + 600)
 def test_64_appenders(lake: DuckLake, lake_address: LakeAddress) -> None:
-    ours, theirs = appended(lake_address, 64, processes=8, seconds=SECONDS)
-    assert min(ours.values()) > 0
-    assert theirs
-    check(lake, lake_address, ours, theirs)
+    by_library, by_duckdb = appended(lake_address, 64, processes=8, seconds=SECONDS)
+    assert min(by_library.values()) > 0
+    assert by_duckdb
+    check(lake, lake_address, by_library, by_duckdb)
 
 
 def test_a_turn_that_does_not_come(postgres: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch, oracle: Attach) -> None:
@@ -158,7 +158,7 @@ def test_a_turn_that_does_not_come(postgres: Any, tmp_path: Any, monkeypatch: py
     handmade.database.close()
 
 
-def test_another_program_is_let_through(postgres: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch, oracle: Attach) -> None:
+def test_another_program_is_not_starved(postgres: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch, oracle: Attach) -> None:
     """Once DuckDB has committed, a writer in its turn waits and lets a transaction end that began just now, not for ever."""
     monkeypatch.setattr(turns, "PAUSE_SECONDS", 0.1)
     monkeypatch.setattr(turns, "GIVE_WAY_SECONDS", 4.0)
@@ -168,7 +168,7 @@ def test_another_program_is_let_through(postgres: Any, tmp_path: Any, monkeypatc
     committer = Committer(handmade.database)
     committer.commit(handmade.staged(handmade.create()))
 
-    def seconds_beside_another() -> float:
+    def seconds_next_to_another() -> float:
         staged = handmade.staged(handmade.append(1))
         with psycopg.connect(handmade.database.address.engine_url.set(drivername="postgresql").render_as_string()) as another:
             another.execute("SELECT 1")
@@ -176,13 +176,13 @@ def test_another_program_is_let_through(postgres: Any, tmp_path: Any, monkeypatc
             committer.commit(staged)
             return time.monotonic() - started
 
-    assert seconds_beside_another() < 4.0
+    assert seconds_next_to_another() < 4.0
     before = handmade.staged(handmade.append(1))
     with oracle(handmade.address) as duck:
         duck.run("INSERT INTO t VALUES (2)")
     committer.commit(before)
-    assert seconds_beside_another() > 4.0
+    assert seconds_next_to_another() > 4.0
     # A transaction that has been open for a while is none that is about to commit.
     monkeypatch.setattr(turns, "_YOUNG_SECONDS", 0.0)
-    assert seconds_beside_another() < 4.0
+    assert seconds_next_to_another() < 4.0
     handmade.database.close()

@@ -1,6 +1,6 @@
 """Everybody changes the same rows at once, DuckDB and maintenance among them: what was acknowledged happened once.
 
-Each worker keeps a ledger of the changes whose commit it was told of. At the end the lake must be the sum of all ledgers.
+Each worker keeps a ledger of its committed changes. At the end the lake must be the sum of all ledgers.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from tests.support.parameters import new_address
 STEPS = int(os.environ.get("DUCKLAKE_MIXED_STEPS", "40"))
 """Changes by each worker: a run ends when they are done, however long a loaded machine takes for them."""
 MAINTAINED = 8
-"""One of so many changes of a worker of ours is a verb of maintenance; three of each worker are all verbs."""
+"""Number of changes for each maintenance operation of a worker; three of each worker cover all operations."""
 HANGS = 3 * 3600
 COUNTERS = 6
 NOW = timedelta(0)
-VERBS = ("merge", "rewrite", "cluster", "flush", "expire", "cleanup", "orphans", "checkpoint", "check")
+OPERATIONS = ("merge", "rewrite", "cluster", "flush", "expire", "cleanup", "orphans", "checkpoint", "check")
 
 
-class OurWorker:
-    """Random changes of ours."""
+class LibraryWorker:
+    """Random changes by the library."""
 
     def __init__(self, url: str, number: int, seed: int) -> None:
         self.lake = DuckLake.connect(url)
@@ -47,16 +47,16 @@ class OurWorker:
         self.made = 0
         self.mine: set[int] = set()
         self.ledger: Counter[tuple[str, int]] = Counter()
-        self.verbs: Counter[str] = Counter()
+        self.operations: Counter[str] = Counter()
         self.conflicts = 0
         self.steps = 0
 
     def step(self) -> None:
         self.steps += 1
         changes = [self.append, self.append, self.delete, self.count, self.merge, self.transfer, self.upsert]
-        verb = self.random.choice(changes) if self.steps % MAINTAINED else self.maintain
+        operation = self.random.choice(changes) if self.steps % MAINTAINED else self.maintain
         try:
-            verb()
+            operation()
         except CommitConflictError:
             self.conflicts += 1
 
@@ -78,11 +78,11 @@ class OurWorker:
         self.mine.update(keys)
 
     def delete(self) -> None:
-        gone = self.random.sample(sorted(self.mine), min(len(self.mine), self.random.choice([1, 4, 20])))
-        if gone:
-            result = self.lake.table("events").delete(f"k IN ({', '.join(map(str, gone))})")
-            assert result.rows_deleted == len(gone), (result, gone)
-            self.mine.difference_update(gone)
+        removed = self.random.sample(sorted(self.mine), min(len(self.mine), self.random.choice([1, 4, 20])))
+        if removed:
+            result = self.lake.table("events").delete(f"k IN ({', '.join(map(str, removed))})")
+            assert result.rows_deleted == len(removed), (result, removed)
+            self.mine.difference_update(removed)
 
     def count(self) -> None:
         key = self.random.randrange(COUNTERS)
@@ -106,13 +106,13 @@ class OurWorker:
         self.ledger["others", key] += 1
 
     def maintain(self) -> None:
-        """A verb of maintenance; what others are changing may be left to the next one, and is never half done."""
+        """Run a maintenance operation; it may skip what other writers change, and never does half of it."""
         table = self.random.choice(["events", "counters"])
         partial = self.random.random() < 0.5
         # In turn, and each worker from another one on, so that none is left out.
-        verb = VERBS[(2 * self.number + sum(self.verbs.values())) % len(VERBS)]
-        self.verbs[verb] += 1
-        match verb:
+        operation = OPERATIONS[(2 * self.number + sum(self.operations.values())) % len(OPERATIONS)]
+        self.operations[operation] += 1
+        match operation:
             case "merge":
                 self.lake.merge_adjacent_files(table, partial_progress=partial)
             case "rewrite":
@@ -134,7 +134,7 @@ class OurWorker:
                 assert found.errors == (), found
 
     def _sweep(self) -> None:
-        """What a writer left behind goes, and nothing that is being written."""
+        """Files that a writer left behind are deleted, and none that is being written."""
         folder = Path(self.lake.info.data_path) / "main" / "events"
         folder.mkdir(parents=True, exist_ok=True)
         left = folder / f"ducklake-0198c1f2-0000-7000-8000-{self.number:06x}{self.made:06x}.parquet"
@@ -144,7 +144,7 @@ class OurWorker:
         assert not left.exists()
 
 
-class TheirWorker:
+class DuckDBWorker:
     """Random changes of DuckDB; a failure is no acknowledgement."""
 
     def __init__(self, address: LakeAddress, number: int, seed: int) -> None:
@@ -154,26 +154,26 @@ class TheirWorker:
         self.made = 0
         self.mine: set[int] = set()
         self.ledger: Counter[tuple[str, int]] = Counter()
-        self.verbs: Counter[str] = Counter()
+        self.operations: Counter[str] = Counter()
         self.conflicts = 0
 
     def step(self) -> None:
         key = self.random.randrange(COUNTERS)
         new = self.number * 1_000_000 + self.made
-        gone = self.random.choice(sorted(self.mine)) if self.mine else None
-        verb = self.random.choice(["append", "append", "delete", "count", "flush", "merge"])
+        removed = self.random.choice(sorted(self.mine)) if self.mine else None
+        operation = self.random.choice(["append", "append", "delete", "count", "flush", "merge"])
         self.made += 20
         keys = range(new, new + self.random.choice([2, 20]))
         try:
             with attached(self.address) as duck:
                 duck.run("SET ducklake_max_retry_count = 100", "SET ducklake_retry_wait_ms = 5", "SET ducklake_retry_backoff = 1.0")
-                match verb:
+                match operation:
                     case "append":
                         duck.run(f"INSERT INTO events SELECT i, i FROM range({keys.start}, {keys.stop}) r(i)")
                         self.mine.update(keys)
-                    case "delete" if gone is not None:
-                        duck.run(f"DELETE FROM events WHERE k = {gone}")
-                        self.mine.discard(gone)
+                    case "delete" if removed is not None:
+                        duck.run(f"DELETE FROM events WHERE k = {removed}")
+                        self.mine.discard(removed)
                     case "count":
                         duck.run(f"UPDATE counters SET n = n + 1 WHERE k = {key}")
                         self.ledger["counters", key] += 1
@@ -188,17 +188,17 @@ class TheirWorker:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What one worker did, and what it ended with if that was an error."""
+    """Changes of one worker, and its error if it failed."""
 
     number: int
     mine: set[int]
     ledger: Counter[tuple[str, int]]
-    verbs: Counter[str]
+    operations: Counter[str]
     conflicts: int
     problem: str | None
 
 
-def work(kind: type[OurWorker | TheirWorker], place: Any, number: int, seed: int, ready: Any, done: Any) -> None:
+def work(kind: type[LibraryWorker | DuckDBWorker], place: Any, number: int, seed: int, ready: Any, done: Any) -> None:
     """One process: so many random changes, then its report."""
     worker = kind(place, number, seed)
     ready.wait()
@@ -208,13 +208,17 @@ def work(kind: type[OurWorker | TheirWorker], place: Any, number: int, seed: int
             worker.step()
     except BaseException as error:  # noqa: BLE001 - whatever it is, it is reported
         problem = repr(error)
-    done.put(Report(number=number, mine=worker.mine, ledger=worker.ledger, verbs=worker.verbs, conflicts=worker.conflicts, problem=problem))
+    done.put(
+        Report(
+            number=number, mine=worker.mine, ledger=worker.ledger, operations=worker.operations, conflicts=worker.conflicts, problem=problem
+        )
+    )
 
 
 def run_all(address: LakeAddress, seed: int) -> list[Report]:
-    """Four processes of ours and one of DuckDB, to their ends."""
+    """Run four processes of the library and one of DuckDB to their end."""
     context = multiprocessing.get_context("spawn")
-    workers = [*((OurWorker, address.url, number) for number in range(1, 5)), (TheirWorker, address, 9)]
+    workers = [*((LibraryWorker, address.url, number) for number in range(1, 5)), (DuckDBWorker, address, 9)]
     ready, done = context.Barrier(len(workers)), context.Queue()
     running = [context.Process(target=work, args=(*worker, seed, ready, done)) for worker in workers]
     for process in running:
@@ -252,7 +256,7 @@ def test_every_acknowledged_change_happened_once(lake: DuckLake, lake_address: L
     found = run_all(lake_address, seed)
     assert [report.problem for report in found if report.problem] == []
     assert all(report.conflicts < STEPS for report in found), "a worker never got through"
-    assert set(sum((report.verbs for report in found), Counter())) == set(VERBS)
+    assert set(sum((report.operations for report in found), Counter())) == set(OPERATIONS)
     total: Counter[tuple[str, int]] = Counter()
     for report in found:
         for key, change in report.ledger.items():

@@ -1,4 +1,4 @@
-"""Two writers that create the same thing at once: who asked for a new one is told, who writes into it shares it."""
+"""Two writers that create the same object at once: a request for a new one raises, a write shares it."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def before_commit(monkeypatch: pytest.MonkeyPatch, race: Callable[[], object]) -
     monkeypatch.setattr(Transaction, "__exit__", after_the_other)
 
 
-@pytest.mark.parametrize("theirs", spread([COLUMNS, pa.schema([("y", pa.string())])], 1))
-def test_a_table_that_was_to_be_new(lake: DuckLake, monkeypatch: pytest.MonkeyPatch, theirs: pa.Schema) -> None:
-    before_commit(monkeypatch, lambda: lake.create_table("t", theirs))
+@pytest.mark.parametrize("other_columns", spread([COLUMNS, pa.schema([("y", pa.string())])], 1))
+def test_a_table_that_was_to_be_new(lake: DuckLake, monkeypatch: pytest.MonkeyPatch, other_columns: pa.Schema) -> None:
+    before_commit(monkeypatch, lambda: lake.create_table("t", other_columns))
     with pytest.raises(AlreadyExistsError, match=r"main\.t already"):
         lake.create_table("t", COLUMNS)
     before_commit(monkeypatch, lambda: lake.create_table("u", COLUMNS))

@@ -1,4 +1,4 @@
-"""Changes of rows of ours that DuckDB commits on top of: either it sees the conflict, or both changes are in the lake.
+"""Row changes of the library with a commit of DuckDB on top: DuckDB sees the conflict, or both are in the lake.
 
 DuckDB's own rules let some pairs through that lose deletes or read rows twice; what we log keeps it from those (decision 31).
 """
@@ -19,7 +19,7 @@ from tests.support.oracle import LakeAddress, attached
 from tests.support.postgres import PostgresServer
 
 Rows = set[int]
-OURS: dict[str, tuple[Callable[[DuckLake], object], Callable[[Rows], Rows]]] = {
+BY_LIBRARY: dict[str, tuple[Callable[[DuckLake], object], Callable[[Rows], Rows]]] = {
     "delete many": (lambda lake: lake.table("t").delete("i % 10 < 6 AND i < 20"), lambda rows: {i for i in rows if i % 10 > 5 or i >= 20}),
     "delete": (lambda lake: lake.table("t").delete("i IN (1, 12)"), lambda rows: rows - {1, 12}),
     "delete the same row": (lambda lake: lake.table("t").delete("i = 3"), lambda rows: rows - {3}),
@@ -33,7 +33,7 @@ OURS: dict[str, tuple[Callable[[DuckLake], object], Callable[[Rows], Rows]]] = {
     "flush": (lambda lake: lake.flush_inlined_data("t"), lambda rows: rows),
     "rewrite": (lambda lake: lake.rewrite_data_files("t", delete_threshold=0), lambda rows: rows),
 }  # fmt: skip
-THEIRS: dict[str, tuple[str, Callable[[Rows], Rows]]] = {
+BY_DUCKDB: dict[str, tuple[str, Callable[[Rows], Rows]]] = {
     "inlined delete": ("DELETE FROM t WHERE i IN (3, 13)", lambda rows: rows - {3, 13}),
     "delete file": ("DELETE FROM t WHERE i % 10 > 2 AND i < 20", lambda rows: {i for i in rows if i % 10 <= 2 or i >= 20}),
     "inlined update": ("UPDATE t SET i = 200 WHERE i = 4", lambda rows: rows - {4} | {200}),
@@ -60,39 +60,39 @@ def template(request: pytest.FixtureRequest, postgres: PostgresServer, tmp_path_
             duck.run("CALL lake.set_option('data_inlining_row_limit', 5)")
         elif request.param != "plain files":
             duck.run("DELETE FROM t WHERE i IN (7, 17)")
-    # A database that somebody uses is no template.
+    # A database with open connections is no template.
     lake.close()
     return address
 
 
 PAIRS = [
-    pytest.param(ours, theirs, marks=() if (ours, theirs) in FEW else pytest.mark.slow, id=f"{theirs} after {ours}")
-    for ours in OURS
-    for theirs in THEIRS
+    pytest.param(first, second, marks=() if (first, second) in FEW else pytest.mark.slow, id=f"{second} after {first}")
+    for first in BY_LIBRARY
+    for second in BY_DUCKDB
     # An open flush of DuckDB locks the rows that the other one would wait for.
-    if (ours, theirs) != ("flush", "flush")
+    if (first, second) != ("flush", "flush")
 ]
 
 
-@pytest.mark.parametrize(("ours", "theirs"), PAIRS)
-def test_the_reference_commits_on_top(template: LakeAddress, postgres: PostgresServer, tmp_path: Path, ours: str, theirs: str) -> None:
+@pytest.mark.parametrize(("first", "second"), PAIRS)
+def test_duckdb_commits_on_top(template: LakeAddress, postgres: PostgresServer, tmp_path: Path, first: str, second: str) -> None:
     address = replace(postgres.lake(tmp_path, template), data_path=template.data_path)
     lake = DuckLake.connect(address.url)
     expected = set(lake.table("t").scan().to_arrow()["i"].to_pylist())
-    our_verb, our_effect = OURS[ours]
-    their_statement, their_effect = THEIRS[theirs]
+    change, effect = BY_LIBRARY[first]
+    statement, effect_of_duckdb = BY_DUCKDB[second]
     with attached(address) as duck:
-        duck.run("BEGIN", their_statement)
-        our_verb(lake)
-        expected = our_effect(expected)
+        duck.run("BEGIN", statement)
+        change(lake)
+        expected = effect(expected)
         try:
             duck.run("COMMIT")
-            expected = their_effect(expected)
+            expected = effect_of_duckdb(expected)
         except duckdb.Error as error:
             assert "Transaction conflict" in str(error)
         assert duck.rows("SELECT i FROM t ORDER BY i") == [(i,) for i in sorted(expected)]
         assert duck.value("SELECT count(*) FROM t") == len(expected)
-        # What is left behind can be worked on: nothing points at files that are gone.
+        # What is left behind can be worked on: nothing references deleted files.
         duck.run("CALL ducklake_flush_inlined_data('lake')")
         assert duck.rows("SELECT i FROM t ORDER BY i") == [(i,) for i in sorted(expected)]
     rows = lake.table("t").scan(columns=["i", "rowid"]).to_arrow()

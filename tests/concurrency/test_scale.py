@@ -1,4 +1,4 @@
-"""What a commit costs, counted in statements: it grows with what is written, never with its square or with the size of the lake."""
+"""Cost of a commit in statements: it grows with the written rows, never with their square or the size of the lake."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_thousand_changes_in_a_transaction(sqlite_address: LakeAddress, counts
 
 @pytest.mark.parametrize("tables", [200, slow(10_000)])
 def test_a_lake_of_many_tables(tables: int, sqlite_address: LakeAddress, counts: list[int]) -> None:
-    """What one append to one table asks does not depend on the other tables."""
+    """Statements of one append do not depend on the other tables."""
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
     lake.create_table("t", row(["a"], 0).schema)
     lake.table("t").append(row(["a"], 1))
