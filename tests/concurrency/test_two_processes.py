@@ -15,7 +15,7 @@ from ducklake_core import DuckLake
 from tests.support.lakes import lake_of_files
 from tests.support.oracle import LakeAddress, sqlite_lake
 
-ROUNDS = 8
+ROUNDS = 6
 
 LIBRARY_WRITER = """
 import sys
