@@ -50,12 +50,16 @@ __all__ = [
 
 
 def matching_rows(data: pa.Table, condition: Condition | Column | str) -> pa.Table:
-    """Return the rows of an Arrow table for which a condition on its columns is true.
+    """Return the rows of an Arrow table for which a condition is true.
+
+    Args:
+        data: Arrow table.
+        condition: Condition built with :func:`ducklake_core.col`, or SQL text.
 
     Raises:
-        NotFoundError: A column that the table does not have.
-        UsageError: A value that cannot be compared with its column, or SQL text that is not a condition.
-        UnsupportedFeatureError: SQL that Arrow cannot evaluate.
+        NotFoundError: The table lacks a column of the condition.
+        UsageError: A value cannot be compared with its column, or the SQL text is not a condition.
+        UnsupportedFeatureError: Arrow cannot evaluate the condition.
     """
     from ducklake_core.engines.arrow.evaluate import evaluate
     from ducklake_core.format.expressions.conditions import bind

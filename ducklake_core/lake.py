@@ -1,4 +1,4 @@
-"""The lake: where everything starts."""
+"""Open, read, write, define and maintain a lake: the class :class:`DuckLake`."""
 
 from __future__ import annotations
 
@@ -91,14 +91,14 @@ if TYPE_CHECKING:
 
 
 _RESTORES = RetryPolicy(max_attempts=4)
-"""Restores of a whole lake, each of which any other commit stops."""
+"""Attempts to restore a whole lake; every other commit meanwhile makes an attempt fail."""
 
 
 class DuckLake:
-    """A DuckLake: one catalog database and the data path it points to.
+    """A DuckLake: one catalog database and the data path that it points to.
 
-    Objects are cheap, picklable (addresses, no connections) and safe to keep. Every call reads the newest snapshot unless ``at``
-    names another one. Nothing here starts Spark.
+    Objects are cheap, thread-safe, and picklable: they hold addresses and open connections when needed. Every call reads the newest
+    snapshot unless ``at`` names another one. No method starts Spark; methods with a ``spark`` parameter use the session that you pass.
     """
 
     @classmethod
@@ -119,24 +119,30 @@ class DuckLake:
 
         Args:
             catalog: SQLAlchemy URL (``sqlite:///lake.sqlite``, ``postgresql+psycopg://...``, ``mysql+pymysql://...``,
-                ``duckdb:///lake.ducklake``) or a DuckDB ATTACH target (``ducklake:sqlite:lake.sqlite``,
-                ``ducklake:postgres:dbname=lake host=...``, ``ducklake:mysql:db=lake host=...``, ``ducklake:lake.ducklake``).
-            data_path: Directory or object store prefix for data files. A relative path means the working directory of this call and is
-                stored absolute. Only with a DuckDB file it may be left out: ``<file>.files/``.
-            metadata_schema: Schema of a PostgreSQL database or DuckDB file that holds the catalog tables; ``public`` or
-                ``main`` when not given.
-            storage_options: fsspec options by protocol, e.g. ``{"s3": {"key": ...}}``; masked in every repr.
-            relative_data_path: Whether a relative ``data_path`` is stored as it is written, as DuckDB does. It then means the working
-                directory of each client, so all of them have to run in one directory.
-            encrypted: Whether all files are encrypted, each under a key of its own that the catalog keeps; fixed for good.
-            indexes: Whether to make indexes that the format does not require; see :meth:`create_indexes`.
-            allowed_paths: As in :meth:`connect`; it holds for this object only.
-            version: Of the format. Lakes of 1.1 are for DuckDB 2.0 and later; 1.5 rejects them (docs/how-to/versions.md).
+                ``duckdb:///lake.ducklake``) or a DuckDB ATTACH target (``ducklake:sqlite:lake.sqlite``, ``ducklake:postgres:dbname=lake
+                host=...``, ``ducklake:mysql:db=lake host=...``, ``ducklake:lake.ducklake``).
+            data_path: Directory or object store prefix for data files. A relative path is resolved against the working directory and
+                stored as an absolute path. Required, except with a DuckDB file, where it defaults to ``<file>.files/``.
+            metadata_schema: Schema of the PostgreSQL database or DuckDB file that holds the catalog tables. Default: ``public`` or
+                ``main``.
+            storage_options: fsspec options by protocol, such as ``{"s3": {"key": ...}}``. Values are masked in every repr.
+            relative_data_path: Whether to store a relative ``data_path`` as it is written, as DuckDB does. Each client resolves it
+                against its own working directory, so all clients must run in the same directory. Default: False.
+            encrypted: Whether to encrypt every file with its own key. The catalog stores the keys. This cannot be changed later.
+                Default: False.
+            indexes: Whether to create indexes that the format does not require (:meth:`create_indexes`). Default: True.
+            allowed_paths: Further path prefixes that the catalog may name, as in :meth:`connect`. Applies to this object only.
+            version: Version of the format. DuckDB 1.5 reads lakes of version 1.0 only; version 1.1 needs DuckDB 2.0 or later
+                (docs/how-to/versions.md). Default: ``1.0``.
+
+        Returns:
+            The new lake.
 
         Raises:
-            AlreadyExistsError: There is a lake already.
+            AlreadyExistsError: The database already holds a lake.
             CatalogUnavailableError: The database cannot be reached.
-            CatalogVersionError: There is no such version to write.
+            CatalogVersionError: This library cannot write ``version``.
+            UsageError: An argument is invalid, or ``data_path`` is missing.
         """
         arguments.check_flags(relative_data_path=relative_data_path, encrypted=encrypted, indexes=indexes)
         data_path = arguments.optional(storable, "data_path", data_path)
@@ -164,20 +170,27 @@ class DuckLake:
         allowed_paths: str | Sequence[str] = (),
         read_only: bool = False,
     ) -> DuckLake:
-        """Open an existing lake. Nothing is created or migrated: a lake of an earlier version (0.1 to 0.4) can be read, not written.
+        """Open an existing lake. Nothing is created or migrated. Lakes of version 0.1 to 0.4 can be read, but not written.
 
         Args:
             catalog: Address of the catalog, as in :meth:`create`.
-            data_path: When given it must be the stored one, unless ``override_data_path``, which holds for this object only.
-            allowed_paths: Prefixes of further places that the catalog may name. Without them a path of the catalog that leaves
-                the data path through ``..``, or for another kind of store, is rejected when it is to be read or written.
-            read_only: Reject every call that would change the lake with a :class:`UsageError` that names it, before anything is
-                written. Dry runs are allowed.
+            data_path: Data path to check against the stored one. Default: use the stored one.
+            override_data_path: Whether to use ``data_path`` even if the catalog stores another one, for this object only. Default: False.
+            metadata_schema: Schema that holds the catalog tables, as in :meth:`create`.
+            storage_options: fsspec options by protocol, as in :meth:`create`.
+            allowed_paths: Further path prefixes that the catalog may name. Without them, reading or writing a path raises an error if
+                the path leaves the data path through ``..`` or is in another kind of store.
+            read_only: Whether to reject every call that would change the lake with a :class:`UsageError`, before anything is written.
+                Dry runs are allowed. Default: False.
+
+        Returns:
+            The lake.
 
         Raises:
-            NotALakeError: The database holds no lake; :meth:`open` can make one.
-            CatalogVersionError: The catalog's format version is one that this library does not know.
-            UsageError: ``data_path`` is not the stored one.
+            NotALakeError: The database holds no lake. :meth:`open` can create one.
+            CatalogUnavailableError: The database cannot be reached.
+            CatalogVersionError: This library does not support the catalog's format version.
+            UsageError: ``data_path`` differs from the stored one.
         """
         arguments.check_flags(override_data_path=override_data_path, read_only=read_only)
         data_path = arguments.optional(storable, "data_path", data_path)
@@ -203,32 +216,41 @@ class DuckLake:
         read_only: bool = False,
         version: Literal["1.0", "1.1"] | None = None,
     ) -> DuckLake:
-        """Open a lake, which is created first if it does not exist and ``create`` says so.
+        """Open a lake, and optionally create it if it does not exist.
 
-        Any number of processes may do so at once: one of them creates the lake, all of them open it.
+        Any number of processes may call this at the same time: one of them creates the lake, and all of them open it.
 
         Args:
-            catalog: Address of the catalog, as in :meth:`create`. Arguments that are not listed here are those of :meth:`create` and
-                :meth:`connect`.
-            create: Whether to create a lake where there is none, as :meth:`create` does with ``data_path``, ``relative_data_path``,
-                ``encrypted`` and ``indexes``.
-            data_path: As in :meth:`connect` where there is a lake.
-            version: Of a lake that is created, 1.0 when None. A lake that is there must have it: it is not migrated.
+            catalog: Address of the catalog, as in :meth:`create`.
+            create: Whether to create a lake if the database holds none. Default: False.
+            data_path: As in :meth:`connect` for an existing lake, as in :meth:`create` for a new one.
+            override_data_path: As in :meth:`connect`; only without ``create``.
+            metadata_schema: As in :meth:`create`.
+            storage_options: As in :meth:`create`.
+            relative_data_path: As in :meth:`create`; applies to a new lake.
+            encrypted: As in :meth:`create`. An existing lake must be encrypted, too.
+            indexes: As in :meth:`create`; applies to a new lake.
+            allowed_paths: As in :meth:`connect`.
+            read_only: As in :meth:`connect`; only without ``create``.
+            version: Version of a new lake, 1.0 by default. An existing lake must have this version, because it is not migrated.
+
+        Returns:
+            The lake.
 
         Raises:
-            NotALakeError: The database holds no lake, and none is to be created.
-            UsageError: ``data_path`` is not the stored one, ``encrypted`` is set for a lake that is not, or a lake is to be created
-                and only read.
-            CatalogVersionError: The lake that is there has another ``version``, or there is no such version to write.
+            NotALakeError: The database holds no lake, and ``create`` is False.
+            UsageError: ``data_path`` differs from the stored one, ``encrypted`` is set but the existing lake is not encrypted, or both
+                ``create`` and ``read_only`` are set.
+            CatalogVersionError: The existing lake has another ``version``, or this library cannot write ``version``.
         """
         arguments.check_flags(create=create, encrypted=encrypted, indexes=indexes)
         if create and read_only:
-            raise UsageError("a lake cannot be created with read_only=True: leave one of create and read_only out")
+            raise UsageError("create=True cannot be combined with read_only=True. Remove one of them")
         if not create:
             if encrypted or not indexes:
-                raise UsageError("encrypted and indexes are for a lake that is created: pass create=True")
+                raise UsageError("encrypted and indexes apply only to a new lake. Pass create=True, or remove them")
         elif override_data_path:
-            raise UsageError("override_data_path is for a lake that exists: leave create out")
+            raise UsageError("override_data_path applies only to an existing lake. Remove it, or remove create=True")
 
         def connect() -> DuckLake:
             return cls.connect(
@@ -256,10 +278,14 @@ class DuckLake:
 
         lake = open_or_create(connect, make) if create else connect()
         if encrypted and not lake.info.encrypted:
-            raise UsageError(f"the lake {lake.database.address} exists and is not encrypted, which is fixed when a lake is created")
+            raise UsageError(
+                f"Lake {lake.database.address} exists and is not encrypted. Encryption cannot be changed after creation. Remove "
+                "encrypted=True, or create another lake"
+            )
         if version is not None and lake.info.version != writable_version(version).name:
             message = (
-                f"the lake {lake.database.address} exists and has version {lake.info.version}, not {version}; lake.migrate() changes it"
+                f"Lake {lake.database.address} has version {lake.info.version}, not {version}. Remove version, or migrate the "
+                "lake with lake.migrate()"
             )
             raise CatalogVersionError(message, found=lake.info.version, supported=version)
         return lake
@@ -284,15 +310,15 @@ class DuckLake:
         return (DuckLake, (self._database, self._info, self._storage))
 
     def reopen(self, *, data_path: str | None = None, override_data_path: bool = False) -> DuckLake:
-        """Open the lake again over the connections of this object: its version, data path and encryption are read again.
+        """Open the lake again with the connections of this object. Reads version, data path and encryption again.
 
         Args:
             data_path: As in :meth:`connect`.
             override_data_path: As in :meth:`connect`.
 
         Raises:
-            NotALakeError: There is no lake any more.
-            UsageError: ``data_path`` is not the stored one.
+            NotALakeError: The database no longer holds a lake.
+            UsageError: ``data_path`` differs from the stored one.
         """
         arguments.check_flags(override_data_path=override_data_path)
         data_path = arguments.optional(storable, "data_path", data_path)
@@ -300,7 +326,7 @@ class DuckLake:
         return DuckLake(self._database, info, self._storage)
 
     def close(self) -> None:
-        """Close pooled connections; the lake can still be used afterwards."""
+        """Close pooled connections. The lake stays usable: later calls open new connections."""
         self._database.close()
 
     @property
@@ -332,14 +358,14 @@ class DuckLake:
         return True
 
     def table(self, name: str, *, at: At = None) -> Table:
-        """Return a table by ``table`` (in schema main) or ``schema.table``; names with dots are double-quoted.
+        """Return a table.
 
         Args:
-            name: ``table`` (in schema main) or ``schema.table``.
-            at: Snapshot id or time to read at. A table so opened cannot be written.
+            name: ``table`` (in schema ``main``) or ``schema.table``. Double-quote names that contain dots.
+            at: Snapshot id or time to read at. A table opened with ``at`` cannot be written. Default: the newest snapshot.
 
         Raises:
-            NotFoundError: No such table at that snapshot; a view is opened by :meth:`view`.
+            NotFoundError: The snapshot has no such table. Open a view with :meth:`view`.
         """
         try:
             return Table(self._context, self._state(name, at), at=at)
@@ -349,7 +375,7 @@ class DuckLake:
 
     @property
     def holds(self) -> Holds:
-        """Names on snapshots that must not expire."""
+        """Named holds on snapshots. A held snapshot does not expire."""
         return Holds(self._database, self._info)
 
     def write(  # noqa: PLR0913 - one call says everything about one commit
@@ -374,45 +400,52 @@ class DuckLake:
         extra_info: str | Mapping[str, object] | None = None,
         commit_id: str | None = None,
     ) -> WriteResult:
-        """Write a frame to a table in exactly one commit: create the table or widen it where allowed, replace or add rows.
+        """Write a frame to a table in exactly one commit. Creates the table or adds columns where the arguments allow it.
 
         Args:
-            name: ``table`` or ``schema.table``. A missing schema is created together with the table.
+            name: ``table`` or ``schema.table``. If the table is created, a missing schema is created, too.
             data: Anything with ``__arrow_c_stream__`` or ``__arrow_c_array__`` (pyarrow, pandas, polars, DuckDB relations), a list of
-                dicts, or a Spark DataFrame (classic, Connect, pandas-on-Spark), whose session does the work. A stream, such as a
-                RecordBatchReader, is read once, and whole only for an upsert. Without rows its columns do not matter: nothing is added,
-                an overwrite deletes what it would replace, and a missing table is created only when all columns have types, as those of
-                Arrow, polars and Spark have and those of pandas have not. Up to ``data_inlining_row_limit`` rows of this process are
-                kept in the catalog itself (docs/concepts/inlining.md).
-            mode: ``append``; ``overwrite`` replaces the rows that match ``where`` (all rows without it); ``upsert`` replaces
-                the rows whose ``on`` columns equal those of a new row.
-            where: For overwrite only. Every new row must match it too; a row outside is an error before anything is committed.
-            partitions: For overwrite only, instead of ``where``: partitions to replace; see :meth:`Table.overwrite`.
-            on: Key columns of an upsert. NULL or repeated keys in ``data`` are an error.
-            create: Whether a missing table is created, with ``partition_by`` and ``comment``. A table that is there must have these
-                partition keys and this comment, where they are given.
-            schema_evolution: ``strict`` rejects columns and types the table does not have, but takes integers of any width whose values
-                fit the column (docs/reference/types.md); ``additive`` adds new columns and widens types in the same commit. Nothing is ever
-                dropped or narrowed.
-            missing_columns: What happens when ``data`` lacks columns of the table, or fields of its structs, that have no default:
-                ``error`` raises :class:`SchemaError`, ``null`` writes NULL to new rows. Default: ``error`` under ``strict``, ``null`` under
-                ``additive``. Columns with a default get it. Rows that an upsert matches keep their values of columns that are missing.
-            inline: Whether few rows are kept in the catalog (docs/concepts/inlining.md): of Arrow data only when None, of a Spark DataFrame
-                too when True, of nothing when False.
-            concurrent_appends: For overwrite only: whether rows that another writer commits to the replaced slice meanwhile ``fail`` the
-                write, which is the default, or are ``replace``d too; see :meth:`Table.overwrite`.
-            read_at: For overwrite only: id of the snapshot that ``data`` was computed from; see :meth:`Table.overwrite`.
-            extra_info: A mapping (stored as JSON with the commit id) or a string.
-            commit_id: Makes the write happen once: if a snapshot carries this id already, nothing is written and the result
-                says ``repeated``. It holds for as long as that snapshot is not expired. Each table, and each kind of work, needs an id
-                of its own.
+                dicts, or a Spark DataFrame (classic, Connect, pandas-on-Spark); the session of a Spark DataFrame does the work. A
+                stream, such as a RecordBatchReader, is read once; an upsert reads all of it first. If the data has no rows, its columns
+                are ignored: nothing is added, an overwrite deletes the rows that it replaces, and a missing table is created only if
+                all columns have types. Frames with at most ``data_inlining_row_limit`` rows are stored in the catalog itself
+                (docs/concepts/inlining.md).
+            mode: ``append`` adds rows. ``overwrite`` replaces the rows that match ``where``, or all rows without it. ``upsert``
+                replaces the rows that have the same values in the ``on`` columns. Default: ``append``.
+            where: Condition of the rows to replace; for ``overwrite`` only. Every new row must match it, too.
+            partitions: Partitions to replace, instead of ``where``; for ``overwrite`` only. See :meth:`Table.overwrite`.
+            on: Key columns; for ``upsert`` only. Keys in ``data`` must be unique and not NULL.
+            create: Whether to create a missing table, with ``partition_by`` and ``comment``. An existing table must have the same
+                partition keys and comment, if they are given. Default: True.
+            partition_by: Partition keys: ``"carrier"``, ``"month(day)"``, ``"bucket(8, id)"``.
+            schema_evolution: ``strict`` rejects columns and types that the table does not have, except integers of other widths whose
+                values fit the column (docs/reference/types.md). ``additive`` adds new columns and widens types in the same commit.
+                Columns are never dropped or narrowed. Default: ``strict``.
+            missing_columns: Treatment of columns and struct fields that the table has, that have no default, and that ``data`` lacks:
+                ``error`` raises :class:`SchemaError`, ``null`` writes NULL to new rows. Columns with a default get the default. Rows
+                that an upsert matches keep their values. Default: ``error`` under ``strict``, ``null`` under ``additive``.
+            comment: Comment on a new table.
+            inline: Whether to store few rows in the catalog (docs/concepts/inlining.md): None for Arrow data only, True for Spark
+                DataFrames, too, False for none. Default: None.
+            concurrent_appends: Treatment of rows that another writer commits meanwhile to the slice that an overwrite replaces:
+                ``fail`` raises :class:`CommitConflictError`, ``replace`` replaces them, too. See :meth:`Table.overwrite`. Default:
+                ``fail``.
+            read_at: Id of the snapshot from which ``data`` was computed; for ``overwrite`` only. See :meth:`Table.overwrite`.
+            author: Author, stored with the snapshot.
+            message: Message, stored with the snapshot.
+            extra_info: String or mapping, stored with the snapshot. A mapping is stored as JSON.
+            commit_id: Makes a repeated write safe: if a snapshot already has this id, nothing is written, and the result has
+                ``repeated`` set. Works until that snapshot expires. Use a separate id for each table and each kind of work.
+
+        Returns:
+            Snapshot id, rows, files and bytes of the write.
 
         Raises:
-            SchemaError: Data and table do not fit; the message lists every difference.
-            UsageError: A row outside ``where``, keys that are NULL or repeated, or ``partition_by`` or ``comment`` of an existing table
-                that are not the table's; the commit id of other work.
-            CommitConflictError: Another writer changed the table's columns meanwhile, or kept winning.
-            CommitOutcomeUnknownError: The connection was lost at COMMIT and the catalog could not be queried.
+            SchemaError: Data and table do not match; the message lists every difference.
+            UsageError: A row does not match ``where``, a key is NULL or repeated, the existing table has other partition keys or
+                another comment, or ``commit_id`` belongs to other work.
+            CommitConflictError: Another writer changed the table's columns meanwhile, or all attempts conflicted with other writers.
+            CommitOutcomeUnknownError: The connection was lost at COMMIT, and the catalog could not be read afterwards.
         """
         request = WriteRequest(
             name=name,
@@ -445,10 +478,26 @@ class DuckLake:
         spark: SparkSession | None = None,
         **commit: Unpack[CommitOptions],
     ) -> WriteResult:
-        """Make Parquet files part of a table as they are: :meth:`Table.add_data_files`, which describes what happens to them.
+        """Add existing Parquet files to a table without copying them. See :meth:`Table.add_data_files` for what happens to the files.
 
         Args:
-            table: ``table`` or ``schema.table``. The other arguments are those of :meth:`Table.add_data_files`.
+            table: ``table`` or ``schema.table``.
+            paths: Path, glob pattern or list of both, as in :meth:`Table.add_data_files`.
+            hive_partitioning: As in :meth:`Table.add_data_files`. Default: detect.
+            allow_missing: Whether files may lack columns of the table. Default: False.
+            ignore_extra_columns: Whether files may have columns that the table lacks. Default: False.
+            allow_duplicates: Whether a file may be added that the table already has. Default: False.
+            for_duckdb: Whether DuckDB must be able to read the files, as in :meth:`Table.add_data_files`. Default: True.
+            spark: Spark session whose executors read the footers. Default: this process reads them.
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+
+        Returns:
+            Snapshot id, rows, files and bytes of the files.
+
+        Raises:
+            NotFoundError: There is no such table or file.
+            SchemaError: The columns of a file do not match the table.
+            UsageError: A file was added before, or has deleted rows.
         """
         return self.table(table).add_data_files(
             paths,
@@ -469,21 +518,21 @@ class DuckLake:
         extra_info: str | Mapping[str, object] | None = None,
         commit_id: str | None = None,
     ) -> Transaction:
-        """Open a transaction: several changes, to any number of tables, as one snapshot.
+        """Open a transaction: several changes to any number of tables in one snapshot.
 
-        The commit happens when the block ends; an exception inside the block discards everything, files included.
+        The transaction commits when the block ends. An exception inside the block discards all changes and their files.
 
         Args:
-            author: Stored with the snapshot, as are ``message`` and ``extra_info``.
-            message: Why the change is made.
-            extra_info: A mapping (stored as JSON with the commit id) or a string.
-            commit_id: Makes the transaction happen once: if a snapshot carries this id already, the calls do nothing.
+            author: Author, stored with the snapshot.
+            message: Message, stored with the snapshot.
+            extra_info: String or mapping, stored with the snapshot. A mapping is stored as JSON.
+            commit_id: Makes a repeated transaction safe: if a snapshot already has this id, the transaction changes nothing.
         """
         self._database.check_not_read_only()
         return Transaction(self._context, author=author, message=message, extra_info=extra_info, commit_id=commit_id)
 
     def _state(self, name: str, at: At, *, suggest: bool = True) -> TableState:
-        # Catalogs of earlier versions (with a layout of their own) are read only, and not worth a cache.
+        # Catalogs of earlier versions are read only and have other tables, so that a cache would not pay off.
         if at is None and self._database.layout is None:
             return self.table_cache.table(self._database, self.info, self.reader, *split_name(name), suggest=suggest)
         with self.reader() as reader:
@@ -493,13 +542,13 @@ class DuckLake:
 
     @contextmanager
     def reader(self) -> Iterator[CatalogReader]:
-        """Open a reader of the catalog: one short read transaction that sees one state of it."""
+        """Open a reader of the catalog. It uses one short transaction, so that everything it reads is consistent."""
         with self._database.read() as connection:
             yield CatalogReader(connection, self._info, self._database.tables)
 
     @property
     def _context(self) -> LakeContext:
-        """The handles of this lake that internals take instead of the lake itself."""
+        """Handles of this lake for internal modules."""
         return LakeContext(database=self._database, info=self._info, storage=self._storage, table_cache=self.table_cache)
 
     @property
@@ -508,33 +557,33 @@ class DuckLake:
         return self._storage
 
     def snapshot(self, at: At = None) -> Snapshot:
-        """Return the newest snapshot, the one with an id, or the last one committed at or before a time (aware datetime).
+        """Return a snapshot: by default the newest, otherwise the one with an id or the last one before a time.
 
         Args:
-            at: Snapshot id, or a time with a zone; the newest snapshot when None (the default).
+            at: Snapshot id, or a time with a zone for the last snapshot at or before it. Default: the newest snapshot.
 
         Raises:
-            NotFoundError: It does not exist, or was expired.
+            NotFoundError: The snapshot does not exist or has expired.
         """
         with self.reader() as reader:
             return resolve_at(reader, at)
 
     def find_commit(self, commit_id: str, *, snapshot_id: int | None = None) -> Snapshot | None:
-        """Return the snapshot that was committed with ``commit_id``, None when there surely never was one.
+        """Return the snapshot that was committed with a commit id, None if there never was one.
 
         Args:
-            commit_id: The id.
-            snapshot_id: The one snapshot that it can have become, as a :class:`CommitOutcomeUnknownError` names it: then it does not
-                matter whether others were expired.
+            commit_id: The commit id.
+            snapshot_id: The only snapshot that can have the id, as reported by a :class:`CommitOutcomeUnknownError`. With it, the
+                result is reliable even if other snapshots have expired.
 
         Raises:
-            CommitOutcomeUnknownError: No snapshot carries the id, but the one that did may have been expired.
+            CommitOutcomeUnknownError: No snapshot has the id, but snapshots have expired, and one of them may have had it.
         """
         only = arguments.optional(arguments.whole_number, "snapshot_id", snapshot_id)
         return Committer(self._database).find_commit_or_raise(checked_commit_id(commit_id), only)
 
     def snapshots(self) -> list[Snapshot]:
-        """Return all snapshots that were not expired, by id ascending; ``snapshot.change_set`` contains what each of them changed."""
+        """Return all snapshots that have not expired, by ascending id. ``snapshot.change_set`` contains the changes of each."""
         with self.reader() as reader:
             return reader.snapshots()
 
@@ -548,21 +597,21 @@ class DuckLake:
     ) -> LakeChanges:
         """Find the tables whose rows may differ between two snapshots, with the files and bounds of those rows.
 
-        What is visible at both snapshots is compared, so that a flush, a merge or a rewrite changes nothing, and rows that came and
-        went in between do not count. No file is opened: of a file that changed, all rows count, with the bounds of the whole file.
-        Nothing that changed is left out: where snapshots were expired, so that the catalog has forgotten what was visible, a table
-        has ``unknown``. The number of statements depends on neither snapshots nor tables, but for one more with every 200 tables
-        that hold rows in the catalog.
+        Compares the rows that are visible at both snapshots. So flushing, merging and rewriting files are no changes, and rows that
+        were inserted and deleted in between do not count. The result comes from the catalog alone: all rows of a changed file count,
+        with the bounds of the whole file. The result includes every change. If snapshots have expired, so that the catalog no longer
+        has the information, the table's ``unknown`` contains the reason. The number of catalog queries does not depend on the number of
+        snapshots or tables, except for one more query for every 200 tables with inlined rows.
 
         Args:
-            after: Id of the earlier snapshot; it may have been expired.
-            until: Id of the later one, the newest when None.
-            tables: Names of tables to compare, each with the columns whose bounds are wanted; all tables and no bounds when None.
-            most_snapshots: Stop at a snapshot so many commits after ``after``, instead of the newest.
+            after: Id of the earlier snapshot. It may have expired.
+            until: Id of the later snapshot. Default: the newest.
+            tables: Tables to compare, each with the columns whose bounds to return. Default: all tables, without bounds.
+            most_snapshots: Maximum number of snapshots to cover. Default: all up to ``until``.
 
         Raises:
             NotFoundError: There is no snapshot ``until``.
-            UsageError: A name that cannot be read.
+            UsageError: A table name is invalid.
         """
         from ducklake_core.planning.lake_changes import plan_lake_changes
 
@@ -573,13 +622,14 @@ class DuckLake:
             return plan_lake_changes(reader, first, last, tables=wanted, most=most)
 
     def statistics(self, tables: Mapping[str, Sequence[str]]) -> LakeStatistics:
-        """Get what the catalog knows of the rows of tables, at the newest snapshot and at every earlier one that is kept.
+        """Return the statistics of tables that the catalog stores: rows, deletes, NULLs and bounds of each data file.
 
-        That is rows, deletes, NULLs and bounds of each data file, and inlined rows by the values of those columns. No file is opened;
-        the number of statements depends on neither tables nor snapshots, but for one more with every 200 tables with inlined rows.
+        Covers the newest snapshot and every earlier one that has not expired. Inlined rows are counted by their values of the columns.
+        No file is opened. The number of catalog queries does not depend on the number of tables or snapshots, except for one more query
+        for every 200 tables with inlined rows.
 
         Args:
-            tables: Names of tables, each with the columns whose bounds and NULLs are wanted. Names that are not there are left out.
+            tables: Tables, each with the columns whose bounds and NULL counts to return. Names without a table are skipped.
         """
         from ducklake_core.planning.table_info import read_statistics
 
@@ -588,13 +638,13 @@ class DuckLake:
             return read_statistics(reader, wanted)
 
     def at(self, at: At) -> LakeAtSnapshot:
-        """Return the whole lake as it was at one snapshot, to be read only: its tables, views and listings all show the same moment.
+        """Return the whole lake at one snapshot, read only. Tables, views and listings all show the same state.
 
         Args:
-            at: Snapshot id, a time with a zone (the last snapshot at or before it), or None for what is the newest snapshot now.
+            at: Snapshot id, or a time with a zone for the last snapshot at or before it; None for the newest.
 
         Raises:
-            NotFoundError: There is no such snapshot, or it was expired.
+            NotFoundError: The snapshot does not exist or has expired.
         """
         with self.reader() as reader:
             return LakeAtSnapshot(self, resolve_at(reader, at))
@@ -605,7 +655,7 @@ class DuckLake:
         return Inspection(self)
 
     def __getitem__(self, name: str) -> Table:
-        """Return the table for ``lake["t"]``, as :meth:`table` opens it."""
+        """Return the table for ``lake["t"]``; see :meth:`table`."""
         return self.table(name)
 
     def __contains__(self, name: str) -> bool:
@@ -613,7 +663,7 @@ class DuckLake:
         return self.has_table(name)
 
     def __iter__(self) -> Iterator[str]:
-        """Return names of all tables, ``schema.table``, at the newest snapshot; nothing else is read from the catalog."""
+        """Iterate over the names of all tables (``schema.table``) at the newest snapshot."""
         return iter(self.at(None))
 
     def schemas(self, *, at: At = None) -> list[SchemaState]:
@@ -626,27 +676,33 @@ class DuckLake:
             return reader.schemas(resolve_at(reader, at).id)
 
     def tables(self, schema: str | None = None, *, at: At = None) -> list[TableInfo]:
-        """Return all tables, of the lake or of one schema, which must exist, by name, with their sizes: few queries whatever their number.
+        """Return all tables with their sizes, by name. The number of catalog queries does not depend on the number of tables.
 
-        Files are opened for those tables alone of which a file also holds rows or deletes of later snapshots (see :meth:`table_info`).
+        Files are opened only where a file also holds rows or deletes of later snapshots (:meth:`table_info`).
 
         Args:
-            schema: Name of the schema; all schemas when None (the default).
+            schema: Name of the schema. Default: all schemas.
             at: Snapshot id, or a time with a zone; the newest snapshot when None (the default).
+
+        Raises:
+            NotFoundError: There is no such schema.
         """
         with self.reader() as reader:
             sizes = table_sizes(reader, resolve_at(reader, at).id, schema)
         return [self._context.counted(size) for size in sizes]
 
     def table_info(self, name: str, *, at: At = None) -> TableInfo:
-        """Return rows, files and bytes of a table, from the catalog alone, with one exception.
+        """Return the number of rows, files and bytes of a table.
 
-        When files were merged after the snapshot, a file also holds rows of later snapshots, or a delete file deletes of later ones,
-        and the catalog does not contain how many: those files are opened to count.
+        The numbers come from the catalog. Files are opened only if files were merged after the snapshot: then a file also holds rows or
+        deletes of later snapshots, and the catalog does not store how many.
 
         Args:
             name: ``table`` or ``schema.table``.
             at: Snapshot id, or a time with a zone; the newest snapshot when None (the default).
+
+        Raises:
+            NotFoundError: There is no such table at the snapshot.
         """
         with self.reader() as reader:
             snapshot = resolve_at(reader, at)
@@ -663,20 +719,20 @@ class DuckLake:
             return [View(self._context, state) for state in views(reader, resolve_at(reader, at).id)]
 
     def view(self, name: str, *, at: At = None) -> View:
-        """Return a view by ``view`` (in schema main) or ``schema.view``.
+        """Return a view.
 
         Args:
-            name: ``view`` or ``schema.view``.
+            name: ``view`` (in schema ``main``) or ``schema.view``.
             at: Snapshot id, or a time with a zone; the newest snapshot when None (the default).
 
         Raises:
-            NotFoundError: No such view at that snapshot.
+            NotFoundError: There is no such view at the snapshot.
         """
         with self.reader() as reader:
             return View(self._context, view(reader, *split_name(name), resolve_at(reader, at).id))
 
     def macros(self, *, at: At = None) -> list[Macro]:
-        """Return all macros by schema and name, with their definitions. DuckDB runs them, also in process for :meth:`DuckLake.sql`.
+        """Return all macros by schema and name, with their definitions. DuckDB evaluates them, also for :meth:`DuckLake.sql`.
 
         Args:
             at: Snapshot id, or a time with a zone; the newest snapshot when None (the default).
@@ -685,10 +741,13 @@ class DuckLake:
             return macros(reader, resolve_at(reader, at).id)
 
     def options(self, table: str | None = None) -> Mapping[str, str]:
-        """Return effective options of the lake, or of a table (table over schema over lake), by lower-case name.
+        """Return the effective options of the lake or a table, by lower-case name. A table's option overrides the schema's and the lake's.
 
         Args:
-            table: ``table`` or ``schema.table``; the lake when None (the default).
+            table: ``table`` or ``schema.table``. Default: the options of the lake.
+
+        Raises:
+            NotFoundError: There is no such table.
         """
         with self.reader() as reader:
             if table is None:
@@ -696,16 +755,15 @@ class DuckLake:
             return reader.table(*split_name(table), reader.latest_snapshot().id).options
 
     def scoped_options(self) -> list[ScopedOption]:
-        """Return every option that was set, with its scope, by name and scope.
+        """Return every option that is set, with its scope, by name and scope.
 
-        Options have no history: they are as they are now, whatever the snapshot. The lake's own settings are stored, and
-        listed, among them.
+        Options have no history: every snapshot has the current ones. The list includes the settings that were stored at creation.
         """
         with self.reader() as reader:
             return scoped_options(reader, reader.latest_snapshot().id)
 
     def settings(self) -> LakeSettings:
-        """Get the settings that the lake has had since it was created."""
+        """Return the settings that were fixed when the lake was created."""
         return LakeSettings(
             catalog_type=self._database.address.url.get_backend_name(),
             version=self._info.version,
@@ -715,12 +773,15 @@ class DuckLake:
         )
 
     def _reject_view(self, name: str, at: At) -> None:
-        """Raise for a name that is no table, with advice when it is a view."""
+        """Raise a helpful error if the name belongs to a view."""
         with self.reader() as reader:
             found = find_view(reader, *split_name(name), resolve_at(reader, at).id)
         if found is not None:
             where = f"{found.schema_name}.{found.name}"
-            message = f"{where} is a view, not a table, at snapshot {found.snapshot_id}; read it by SQL, or open it with lake.view(...)"
+            message = (
+                f"{where} is a view, not a table (snapshot {found.snapshot_id}). Open it with lake.view(...), or query it with "
+                "lake.sql(...)"
+            )
             raise NotFoundError(message, view=where, snapshot_id=found.snapshot_id)
 
     # Define
@@ -730,34 +791,40 @@ class DuckLake:
 
         Args:
             name: Name of the schema.
-            if_not_exists: Whether to do nothing when it exists, instead of raising. Default: False.
+            if_not_exists: Whether to do nothing if the schema exists. Default: False, which raises an error.
             **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
 
+        Returns:
+            The new snapshot, None if nothing changed.
+
         Raises:
-            AlreadyExistsError: It exists.
+            AlreadyExistsError: The schema exists.
         """
         try:
             with autocommit(self._context, commit) as tx:
                 tx.create_schema(name, if_not_exists=if_not_exists)
             return tx.result.snapshot
         except AlreadyExistsError:
-            # Another writer may have been faster.
+            # Another writer may have created it first.
             if if_not_exists:
                 return None
             raise
 
     def drop_schema(self, name: str, *, cascade: bool = False, if_exists: bool = False, **commit: Unpack[CommitOptions]) -> Snapshot | None:
-        """Drop a schema, which must be empty unless ``cascade`` drops its tables, views and macros too.
+        """Drop a schema.
 
         Args:
             name: Name of the schema.
-            cascade: Whether to drop everything in it too. Default: False.
-            if_exists: Whether to do nothing when there is no such schema, instead of raising. Default: False.
+            cascade: Whether to drop its tables, views and macros, too. Default: False, which requires an empty schema.
+            if_exists: Whether to do nothing if the schema does not exist. Default: False, which raises an error.
             **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
 
+        Returns:
+            The new snapshot, None if nothing changed.
+
         Raises:
-            NotFoundError: No such schema.
-            UsageError: It is not empty.
+            NotFoundError: There is no such schema.
+            UsageError: The schema is not empty, and ``cascade`` is False.
         """
         with autocommit(self._context, commit) as tx:
             tx.drop_schema(name, cascade=cascade, if_exists=if_exists)
@@ -778,23 +845,28 @@ class DuckLake:
 
         Args:
             name: ``table`` or ``schema.table``.
-            schema: Columns of DuckLake, an Arrow schema, a mapping of names to types, or anything with rows whose columns are
-                taken (Arrow table, Spark DataFrame).
-            partition_by: Partition keys: ``"carrier"``, ``"month(day)"``, ``"bucket(8, id)"``.
-            or_replace: Whether to drop a table of that name in the same snapshot.
-            if_not_exists: Whether to leave a table of that name as it is.
+            schema: Columns, as a :class:`Schema`, an Arrow schema, a mapping of names to types, or a frame whose columns to use (Arrow
+                table, Spark DataFrame).
+            partition_by: Partition keys: ``"carrier"``, ``"month(day)"``, ``"bucket(8, id)"``. Default: none.
+            comment: Comment on the table. Default: none.
+            or_replace: Whether to drop an existing table of this name in the same snapshot. Default: False.
+            if_not_exists: Whether to keep an existing table of this name. Default: False.
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+
+        Returns:
+            The table.
 
         Raises:
-            AlreadyExistsError: It exists, or a view has the name.
-            NotFoundError: Its schema does not.
-            SchemaError: A column or partition key that no DuckLake table can have.
+            AlreadyExistsError: The table exists, or a view has the name.
+            NotFoundError: The schema does not exist.
+            SchemaError: A column or partition key is not valid in a DuckLake table.
         """
         if not (if_not_exists and self.has_table(name)):
             try:
                 with autocommit(self._context, commit) as tx:
                     tx.create_table(name, schema, partition_by=partition_by, comment=comment, or_replace=or_replace)
             except AlreadyExistsError:
-                # It may also be a view that has the name.
+                # A view may have the name.
                 if not (if_not_exists and self.has_table(name)):
                     raise
         return self.table(name)
@@ -810,32 +882,39 @@ class DuckLake:
         or_replace: bool = False,
         **commit: Unpack[CommitOptions],
     ) -> WriteResult:
-        """Create a table of the columns and rows of a frame, in one snapshot.
+        """Create a table with the columns and rows of a frame, in one snapshot.
 
         Args:
             name: ``table`` or ``schema.table``.
-            schema: Columns of the table, as for :meth:`create_table`; those of the data when None.
-            data: Rows as :meth:`DuckLake.write` takes them, such as those of a scan: ``lake.table("t").scan(...).to_reader()``.
-            or_replace: Whether to drop a table of that name in the same snapshot; the frame may still read from it.
+            data: Rows, as in :meth:`DuckLake.write`, such as those of a scan: ``lake.table("t").scan(...).to_reader()``.
+            schema: Columns, as in :meth:`create_table`. Default: the columns of the data.
+            partition_by: Partition keys, as in :meth:`create_table`. Default: none.
+            comment: Comment on the table. Default: none.
+            or_replace: Whether to drop an existing table of this name in the same snapshot. The frame may read from it. Default: False.
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+
+        Returns:
+            Snapshot id, rows, files and bytes of the write.
 
         Raises:
-            AlreadyExistsError: It exists, or a view has the name.
-            NotFoundError: Its schema does not.
+            AlreadyExistsError: The table exists, or a view has the name.
+            NotFoundError: The schema does not exist.
+            SchemaError: The data does not match ``schema``.
         """
         with autocommit(self._context, commit) as tx:
             tx.create_table_as(name, data, schema=schema, partition_by=partition_by, comment=comment, or_replace=or_replace)
         return single_result(tx.result, name, 0)
 
     def rename_table(self, name: str, new_name: str, **commit: Unpack[CommitOptions]) -> Snapshot | None:
-        """Rename a table within its schema; ``new_name`` is the name as it is, without a schema.
+        """Rename a table within its schema.
 
         Args:
             name: ``table`` or ``schema.table``.
-            new_name: The new name, without a schema.
+            new_name: New name, without a schema.
             **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
 
         Raises:
-            NotFoundError: No such table.
+            NotFoundError: There is no such table.
             AlreadyExistsError: A table or view has the new name.
         """
         with autocommit(self._context, commit) as tx:
@@ -847,11 +926,14 @@ class DuckLake:
 
         Args:
             name: ``table`` or ``schema.table``.
-            if_exists: Whether to do nothing when there is no such table, instead of raising. Default: False.
+            if_exists: Whether to do nothing if the table does not exist. Default: False, which raises an error.
             **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
 
+        Returns:
+            The new snapshot, None if nothing changed.
+
         Raises:
-            NotFoundError: No such table.
+            NotFoundError: There is no such table.
         """
         with autocommit(self._context, commit) as tx:
             tx.drop_table(name, if_exists=if_exists)
@@ -866,19 +948,23 @@ class DuckLake:
         spark: SparkSession | None = None,
         **commit: Unpack[CommitOptions],
     ) -> Table:
-        """Re-create a table that was dropped, with the definition, rows and row ids that it had.
+        """Re-create a dropped table with its definition, rows and row ids.
 
-        It is a new table, with an id of its own: its files are written again, because those of the dropped table are deleted once the
-        snapshots that show it expire. Options that were set for the table come back as they are now.
+        The result is a new table with its own id. Its files are written again, because the files of the dropped table are deleted once
+        the snapshots that show it expire. Options of the table are restored with their current values.
 
         Args:
-            name: ``table`` or ``schema.table``, as it was called when it was dropped (or at the snapshot ``at``).
-            at: Snapshot to take it from, by id or time; the last one that shows it when None.
-            new_name: Its name in the same schema from now on, without a schema; the old one when None.
-            spark: A Spark session, whose executors do the work. Without it the work is done in this process.
+            name: ``table`` or ``schema.table``: the name when it was dropped, or at the snapshot ``at``.
+            at: Snapshot id or time to take the table from. Default: the last snapshot that shows it.
+            new_name: New name in the same schema, without a schema. Default: the old name.
+            spark: Spark session whose executors write the files. Default: this process writes them.
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+
+        Returns:
+            The table.
 
         Raises:
-            NotFoundError: No table of that name was dropped, every snapshot that shows it was expired, or its schema was dropped.
+            NotFoundError: No table of this name was dropped, every snapshot that shows it has expired, or its schema was dropped.
             AlreadyExistsError: A table or view has the name, or the table was not dropped.
         """
         with autocommit(self._context, commit) as tx:
@@ -886,22 +972,23 @@ class DuckLake:
         return self.table(name if new_name is None else join_name(split_name(name)[0], new_name))
 
     def restore(self, at: At, *, spark: SparkSession | None = None, **commit: Unpack[CommitOptions]) -> Snapshot | None:
-        """Restore the whole lake to an earlier snapshot, as a new snapshot: history stays, and later snapshots can be restored too.
+        """Restore the whole lake to an earlier snapshot. Commits a new snapshot, so that later snapshots can be restored, too.
 
-        Tables have the rows, columns, names, keys, sort orders, comments and tags that they had. What was made since is dropped, what
-        was dropped comes back: tables as by :meth:`undrop_table`, schemas, views and macros too. Options have no history and stay.
-        Changes that another writer commits meanwhile are undone too.
+        Tables get back their rows, columns, names, keys, sort orders, comments and tags. Objects created since are dropped. Dropped
+        tables (as in :meth:`undrop_table`), schemas, views and macros come back. Options keep their current values. Changes that other
+        writers commit while the restore runs are undone as well.
 
         Args:
-            at: Id of the snapshot, or a time with a zone, which means the last snapshot at or before it.
-            spark: A Spark session, whose executors do the work. Without it the work is done in this process.
+            at: Snapshot id, or a time with a zone for the last snapshot at or before it.
+            spark: Spark session whose executors write files. Default: this process writes them.
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
 
         Returns:
-            The snapshot, None when the lake is as it was.
+            The new snapshot, None if the lake already has this state.
 
         Raises:
-            NotFoundError: There is no such snapshot, or it was expired.
-            CommitConflictError: Other writers committed something in between every time.
+            NotFoundError: The snapshot does not exist or has expired.
+            CommitConflictError: Other writers committed during every attempt.
         """
         retries = CallRetries(replans=_RESTORES.attempts())
         return self._run_again(lambda tx: tx.restore_lake(at=at, spark=spark), commit, retries).snapshot
@@ -917,21 +1004,24 @@ class DuckLake:
         if_not_exists: bool = False,
         **commit: Unpack[CommitOptions],
     ) -> View:
-        """Create a view: a SELECT in DuckDB's SQL under a name, with the names of its columns if they shall not be the query's.
+        """Create a view from a SELECT in DuckDB's SQL.
 
         Args:
             name: ``view`` or ``schema.view``.
             sql: One SELECT; see :meth:`Transaction.create_view`.
-            columns: Names of the first columns, in place of those of the query.
-            comment: The view's comment.
-            or_replace: Whether to drop a view of that name first. Default: False.
-            if_not_exists: Whether to do nothing when it exists, instead of raising. Default: False.
+            columns: Names of the first columns, instead of those of the query. Default: the names of the query.
+            comment: Comment on the view. Default: none.
+            or_replace: Whether to replace an existing view of this name. Default: False.
+            if_not_exists: Whether to keep an existing view of this name. Default: False.
             **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+
+        Returns:
+            The view.
 
         Raises:
             AlreadyExistsError: A view or table has the name.
-            NotFoundError: Its schema does not exist, or something that it reads.
-            UsageError: Not one SELECT.
+            NotFoundError: The schema, or a table or view in the query, does not exist.
+            UsageError: ``sql`` is not exactly one SELECT.
         """
         with autocommit(self._context, commit) as tx:
             tx.create_view(name, sql, columns=columns, comment=comment, or_replace=or_replace, if_not_exists=if_not_exists)
@@ -947,22 +1037,25 @@ class DuckLake:
         if_not_exists: bool = False,
         **commit: Unpack[CommitOptions],
     ) -> Snapshot | None:
-        """Create a macro for DuckDB: for each list of parameters an expression, or with ``kind="table"`` a SELECT.
+        """Create a macro for DuckDB: an expression, or with ``kind="table"`` a SELECT, for each list of parameters.
 
-        ``lake.create_macro("late", {"minutes, least INTEGER := 15": "minutes > least"})``; see :meth:`Transaction.create_macro`.
+        Example: ``lake.create_macro("late", {"minutes, least INTEGER := 15": "minutes > least"})``. See :meth:`Transaction.create_macro`.
 
         Args:
             name: ``macro`` or ``schema.macro``.
             definitions: SQL by list of parameters.
-            kind: ``scalar`` (the default) for expressions, ``table`` for SELECTs.
-            or_replace: Whether to drop a macro of that name first. Default: False.
-            if_not_exists: Whether to do nothing when it exists, instead of raising. Default: False.
+            kind: ``scalar`` for expressions, ``table`` for SELECTs. Default: ``scalar``.
+            or_replace: Whether to replace an existing macro of this name. Default: False.
+            if_not_exists: Whether to keep an existing macro of this name. Default: False.
             **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
 
+        Returns:
+            The new snapshot, None if nothing changed.
+
         Raises:
-            AlreadyExistsError: A macro of that kind has the name.
-            NotFoundError: Its schema does not exist.
-            UsageError: Parameters or SQL that DuckDB would not take.
+            AlreadyExistsError: A macro of this kind has the name.
+            NotFoundError: The schema does not exist.
+            UsageError: DuckDB does not accept the parameters or the SQL.
         """
         with autocommit(self._context, commit) as tx:
             tx.create_macro(name, definitions, kind=kind, or_replace=or_replace, if_not_exists=if_not_exists)
@@ -975,27 +1068,30 @@ class DuckLake:
 
         Args:
             name: ``macro`` or ``schema.macro``.
-            kind: ``scalar`` (the default) or ``table``.
-            if_exists: Whether to do nothing when there is no such macro, instead of raising. Default: False.
+            kind: ``scalar`` or ``table``. Default: ``scalar``.
+            if_exists: Whether to do nothing if the macro does not exist. Default: False, which raises an error.
             **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
 
+        Returns:
+            The new snapshot, None if nothing changed.
+
         Raises:
-            NotFoundError: No such macro of that kind.
+            NotFoundError: There is no such macro of this kind.
         """
         with autocommit(self._context, commit) as tx:
             tx.drop_macro(name, kind=kind, if_exists=if_exists)
         return tx.result.snapshot
 
     def rename_view(self, name: str, new_name: str, **commit: Unpack[CommitOptions]) -> Snapshot | None:
-        """Rename a view within its schema; ``new_name`` is the name as it is, without a schema.
+        """Rename a view within its schema.
 
         Args:
             name: ``view`` or ``schema.view``.
-            new_name: The new name, without a schema.
+            new_name: New name, without a schema.
             **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
 
         Raises:
-            NotFoundError: No such view.
+            NotFoundError: There is no such view.
             AlreadyExistsError: A view or table has the new name.
         """
         with autocommit(self._context, commit) as tx:
@@ -1007,11 +1103,14 @@ class DuckLake:
 
         Args:
             name: ``view`` or ``schema.view``.
-            if_exists: Whether to do nothing when there is no such view, instead of raising. Default: False.
+            if_exists: Whether to do nothing if the view does not exist. Default: False, which raises an error.
             **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
 
+        Returns:
+            The new snapshot, None if nothing changed.
+
         Raises:
-            NotFoundError: No such view.
+            NotFoundError: There is no such view.
         """
         with autocommit(self._context, commit) as tx:
             tx.drop_view(name, if_exists=if_exists)
@@ -1020,16 +1119,16 @@ class DuckLake:
     def set_comment(
         self, name: str, text: str | None, *, column: ColumnName | None = None, **commit: Unpack[CommitOptions]
     ) -> Snapshot | None:
-        """Comment on a table, a view or a column of a table; None takes the comment away.
+        """Set or delete the comment on a table, a view or a column.
 
         Args:
             name: Name of the table or view.
             text: The comment; None deletes it.
-            column: Name of a column, or path of a field; the table or view itself when None (the default).
+            column: Name of a column, or path of a field. Default: the table or view itself.
             **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
 
         Raises:
-            NotFoundError: No such table, view or column.
+            NotFoundError: There is no such table, view or column.
         """
         with autocommit(self._context, commit) as tx:
             tx.set_comment(name, text, column=column)
@@ -1038,27 +1137,27 @@ class DuckLake:
     def set_tag(
         self, name: str, key: str, value: str | None, *, column: ColumnName | None = None, **commit: Unpack[CommitOptions]
     ) -> Snapshot | None:
-        """Give a table or a view a tag: a string under a key; None takes the tag away.
+        """Set or delete a tag, a string under a key, on a table, a view or a column.
 
-        The tag ``comment`` is the comment, which is the only one that DuckDB shows, and the only one that a column can have.
+        The tag ``comment`` is the comment. DuckDB shows no other tags, and columns can have no other tags.
 
         Args:
             name: Name of the table or view.
             key: Key of the tag.
-            value: The value; None deletes the tag.
-            column: Name of a column, or path of a field; the table or view itself when None (the default).
+            value: Value of the tag; None deletes the tag.
+            column: Name of a column, or path of a field. Default: the table or view itself.
             **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
 
         Raises:
-            NotFoundError: No such table, view or column.
-            UnsupportedFeatureError: Another tag of a column than its comment: DuckDB cannot attach a lake that has one.
+            NotFoundError: There is no such table, view or column.
+            UnsupportedFeatureError: ``column`` is given, and ``key`` is not ``comment``: DuckDB cannot attach a lake with such a tag.
         """
         with autocommit(self._context, commit) as tx:
             tx.set_tag(name, key, value, column=column)
         return tx.result.snapshot
 
     def set_schema_comment(self, name: str, text: str | None, **commit: Unpack[CommitOptions]) -> Snapshot | None:
-        """Comment on a schema; None takes the comment away. DuckDB neither writes nor shows comments on schemas.
+        """Set or delete the comment on a schema. DuckDB neither writes nor shows comments on schemas.
 
         Args:
             name: Name of the schema.
@@ -1066,60 +1165,61 @@ class DuckLake:
             **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
 
         Raises:
-            NotFoundError: No such schema.
+            NotFoundError: There is no such schema.
         """
         with autocommit(self._context, commit) as tx:
             tx.set_schema_comment(name, text)
         return tx.result.snapshot
 
     def set_schema_tag(self, name: str, key: str, value: str | None, **commit: Unpack[CommitOptions]) -> Snapshot | None:
-        """Give a schema a tag: a string under a key; None takes the tag away. :meth:`schemas` gives them.
+        """Set or delete a tag, a string under a key, on a schema. Read tags with :meth:`schemas`.
 
         Args:
             name: Name of the schema.
             key: Key of the tag.
-            value: The value; None deletes the tag.
+            value: Value of the tag; None deletes the tag.
             **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
 
         Raises:
-            NotFoundError: No such schema.
+            NotFoundError: There is no such schema.
         """
         with autocommit(self._context, commit) as tx:
             tx.set_schema_tag(name, key, value)
         return tx.result.snapshot
 
     def set_option(self, name: str, value: str | int | bool, *, table: str | None = None, schema: str | None = None) -> None:
-        """Store an option for the lake, a schema or a table. Makes no snapshot.
+        """Set an option for the lake, a schema or a table. Creates no snapshot.
 
         Args:
             name: Name of the option (docs/reference/options.md).
-            value: Its value.
-            table: Table to set it for.
-            schema: Schema to set it for. Without table and schema it is set for the lake.
+            value: Value of the option.
+            table: Table to set it for. Default: the lake.
+            schema: Schema to set it for. Default: the lake.
 
         Raises:
-            UsageError: Unknown option or a value it cannot have.
+            UsageError: There is no such option, or the value is invalid.
+            NotFoundError: There is no such table or schema.
         """
         checked = arguments.option_value("value", value)
         lake_options.set_option(self._database, self._info, name, checked, table=table, schema=schema)
         self.table_cache.forget_options()
 
     def unset_option(self, name: str, *, table: str | None = None, schema: str | None = None) -> bool:
-        """Take away an option that was set for the lake, a schema or a table: what holds for more, or the default, is effective again.
+        """Remove an option of the lake, a schema or a table. The option of the wider scope, or the default, is effective again.
 
-        Makes no snapshot.
+        Creates no snapshot.
 
         Args:
             name: Name of the option.
-            table: Table that it was set for.
-            schema: Schema that it was set for. Without table and schema it is that of the lake.
+            table: Table for which it is set. Default: the lake.
+            schema: Schema for which it is set. Default: the lake.
 
         Returns:
-            Whether the option was set there.
+            Whether the option was set.
 
         Raises:
-            UsageError: Unknown option.
-            NotFoundError: No such table or schema.
+            UsageError: There is no such option.
+            NotFoundError: There is no such table or schema.
         """
         self._database.check_writable()
         was_set = lake_options.unset_option(self._database, self._info, name, table=table, schema=schema)
@@ -1145,31 +1245,34 @@ class DuckLake:
         commit_id: str | None = None,
         **frames: FrameLike,
     ) -> Query | TransactionResult:
-        """Run one statement of SQL in DuckDB's dialect; docs/reference/sql.md lists the supported statements.
+        """Run one SQL statement in DuckDB's dialect. docs/reference/sql.md lists the supported statements.
 
-        A query returns its rows when they are requested (``to_arrow()``, ``to_pandas()``, ``to_spark()``, or as an Arrow stream). All
-        tables are read at one snapshot, which is fixed by the call. Any other statement runs now, as one commit.
+        A query returns an object that computes the rows on request (``to_arrow()``, ``to_pandas()``, ``to_spark()``, or as an Arrow
+        stream). It reads all tables at one snapshot, which is fixed by this call. Any other statement runs immediately, as one commit.
 
         Args:
-            sql: ``SELECT ...``, or ``INSERT``, ``UPDATE``, ``DELETE``, ``MERGE``, ``CREATE``, ``DROP``, ``ALTER``, ``COMMENT``.
-            parameters: Values of the parameters: a list for ``?`` and ``$1``, a dict for ``$name``; None for SQL without parameters.
-            spark: A session that does the work. Without one, this process reads columns of one table itself, and DuckDB runs every other
-                query in this process (``pip install 'ducklake-dagster[duckdb]'``).
-            at: The snapshot to query, the newest when None; single tables by ``t AT (VERSION => 3)``.
-            timezone: Time zone of the statement, such as ``Europe/Berlin``, for timestamps without a zone next to ``timestamptz`` values,
-                for casts, and for parts of a ``timestamptz``. By default that of the Spark session, else the machine's, as in DuckDB. With
-                ``spark`` it must be the session's.
-            author: Author of the commit.
-            message: Commit message.
-            extra_info: A mapping, stored as JSON, or a string.
-            commit_id: Makes the commit happen once: if a snapshot has this id already, the statement does nothing.
-            frames: Frames that the SQL names as tables, each as an argument of that name; their rows are held in memory.
+            sql: ``SELECT``, ``INSERT``, ``UPDATE``, ``DELETE``, ``MERGE``, ``CREATE``, ``DROP``, ``ALTER`` or ``COMMENT``.
+            parameters: Values of parameters: a list for ``?`` and ``$1``, a dict for ``$name``. Default: no parameters.
+            spark: Spark session that runs the statement. Default: this process runs it. Queries of more than columns of one table then
+                need DuckDB (``pip install 'ducklake-dagster[duckdb]'``).
+            at: Snapshot id or time to query; for queries only. Use ``t AT (VERSION => 3)`` for single tables. Default: the newest snapshot.
+            timezone: Time zone, such as ``Europe/Berlin``, for casts and parts of ``timestamptz`` values and for timestamps without a
+                zone that become ``timestamptz``. Default: the session's zone with ``spark``, otherwise the machine's, as in DuckDB.
+                With ``spark`` it must equal the session's zone.
+            author: Author, stored with the snapshot.
+            message: Message, stored with the snapshot.
+            extra_info: String or mapping, stored with the snapshot. A mapping is stored as JSON.
+            commit_id: Makes a repeated statement safe: if a snapshot already has this id, the statement does nothing.
+            **frames: Frames that the SQL uses as tables, by name. Their rows are held in memory.
+
+        Returns:
+            A :class:`Query` for queries, a :class:`TransactionResult` for other statements.
 
         Raises:
-            UsageError: The text is not one statement, or the engine rejects it; a parameter has no value; an argument is no frame;
-                ``timezone`` is no zone, or not that of the session.
-            NotFoundError: A table that does not exist.
-            UnsupportedFeatureError: Something that is not supported, by its name; or no engine for a query.
+            UsageError: ``sql`` is not exactly one valid statement, a parameter has no value, an argument is not a frame, or ``timezone``
+                is unknown or differs from the session's zone.
+            NotFoundError: There is no such table.
+            UnsupportedFeatureError: The statement uses a feature that is not supported, or DuckDB is not installed.
         """
         from ducklake_core.sql.parameters import frame_sources, with_parameters
         from ducklake_core.sql.query import Query, statement_zone
@@ -1185,16 +1288,16 @@ class DuckLake:
         sources = frame_sources(sql, frames)
         if is_query(sql):
             if commit:
-                raise UsageError(f"a query commits nothing, so {', '.join(commit)} cannot be given")
+                raise UsageError(f"A query commits nothing. Remove {', '.join(commit)}")
             with self._context.reader() as reader:
                 return Query(self._context, sql, resolve_at(reader, at).id, spark, timezone, sources)
         if at is not None:
-            raise UsageError("at is for queries: a statement changes the newest snapshot")
+            raise UsageError("at applies only to queries; other statements change the newest snapshot. Remove it")
         with in_zone(zone):
             return self._run_again(lambda tx: tx._run(sql, spark, sources), commit, CallRetries())  # noqa: SLF001
 
     def _run_again(self, work: Callable[[Transaction], object], commit: Mapping[str, Any], retries: CallRetries) -> TransactionResult:
-        """Do some work in a transaction, and again in another one after a conflict: it is as if it had begun after the other writers."""
+        """Run some work in a transaction, and again in a new transaction after a conflict."""
         while True:
             try:
                 with autocommit(self._context, commit, retries) as tx:
@@ -1207,20 +1310,20 @@ class DuckLake:
     def register(
         self, spark: SparkSession, *, schema: str | None = None, tables: Sequence[str] | None = None, at: At = None
     ) -> dict[str, str | None]:
-        """Make a temporary view in a Spark session of every table and view of a schema, so that ``spark.sql`` finds them.
+        """Register the tables and views of a schema as temporary views in a Spark session, for use in ``spark.sql``.
 
-        The catalog is queried once for each, and no file is opened before a query runs. Spark then reads the columns that the query needs,
-        but leaves out files by what it finds in them, not by the catalog, as :meth:`sql` does. The views stay at one snapshot: call
-        it again for a newer one. Temporary views of the same names are replaced.
+        Reads the catalog once for each table. Files are opened when a query runs. Spark reads only the columns that a query needs, and
+        skips files by their own statistics, not by the catalog as :meth:`sql` does. The views stay at one snapshot; call this method
+        again for a newer one. Existing temporary views of the same names are replaced.
 
         Args:
-            spark: The session, classic or Connect.
-            schema: The schema, ``main`` when None.
-            tables: Names of its tables and views, all of them when None.
-            at: The snapshot, the newest when None.
+            spark: Spark session, classic or Connect.
+            schema: Schema. Default: ``main``.
+            tables: Names of tables and views of the schema. Default: all.
+            at: Snapshot id or time. Default: the newest snapshot.
 
         Returns:
-            Each name, with the reason why it was left out where Spark cannot read a view, else None.
+            By name: None for a registered table or view, otherwise the reason why Spark cannot read the view.
 
         Raises:
             NotFoundError: There is no such schema or table.
@@ -1253,43 +1356,47 @@ class DuckLake:
         dry_run: bool = False,
         **commit: Unpack[CommitMessage],
     ) -> MergeResult:
-        """Merge small files into larger ones, up to the option ``target_file_size``: one snapshot per table that has work, or for several
-        small ones together.
+        """Merge small files into larger ones of up to the option ``target_file_size`` bytes. Commits one snapshot per table, or one for
+        several small tables.
 
-        Rows, row ids and what earlier snapshots show stay as they are; rows follow the table's sort order. The sources are scheduled
-        for deletion at once, so run :meth:`cleanup_old_files` only with an age that running queries do not exceed. Files with deletes
-        are left alone, and so are tables whose option ``auto_compact`` is false, or that are sorted by what Arrow cannot sort by. A
-        table that fails, or whose files another writer changes meanwhile, is reported in the result and does not stop the others.
+        Rows, row ids and earlier snapshots do not change. Rows of the new files have the table's sort order. The merged files are
+        scheduled for deletion immediately: run :meth:`cleanup_old_files` with an age that is longer than any running query. Skipped are
+        files with deleted rows, tables with ``auto_compact = false``, and tables with a sort order that Arrow does not support. A table
+        that fails, or that another writer changes meanwhile, is reported in the result and does not stop the other tables.
 
         Args:
-            table: ``table`` or ``schema.table``; all tables when not given.
-            schema: Only tables of this schema.
-            tables: Instead of both, names with ``*`` (any letters) and ``?`` (one letter) in the schema and in the table, such as
-                ``["sales.*", "main.order_?"]``. A name without them must exist; a pattern that matches nothing is a skipped step.
-            max_compacted_files: Maximum number of files to make for each table.
-            min_file_size: Bytes; smaller files are left alone.
-            max_file_size: Bytes; files of this size or larger are left alone.
-            cluster_by: Columns, at most 8, of ``table`` (or ``tables``): rows of each new file lie along a Hilbert curve (in the order of
-                the column, where it is one) instead of the table's sort order, so that a range of any of them is in few of its row
-                groups. :meth:`rewrite_data_files` clusters across files.
-            max_input_bytes: Maximum bytes of files to read, over all tables. What does not fit is a skipped step, and left to the next
-                call, which finds the smallest files first.
-            max_files: Maximum number of files to read, over all tables.
-            max_seconds: Seconds after which no further file is made; those that were made are committed.
-            spark: Session whose executors do the work, a group of files each; without it this process does.
-            max_concurrency: Maximum number of groups at a time, on threads of this process or as jobs of Spark. When not given, one in
-                this process, and on Spark all groups of a table as one job.
-            partial_progress: Commit each group of files as soon as it is done, as a snapshot of its own, instead of all groups of a
-                table together. What is committed stays when the run is interrupted, and the next run does the rest.
-            progress: Progress callback (:class:`Progress`).
-            dry_run: Change nothing; the result lists what would be merged, and why what is left alone is.
-            **commit: Author, message and extra information of the snapshots (:class:`CommitMessage`); the message states what was merged
-                when none is given.
+            table: ``table`` or ``schema.table``. Default: all tables.
+            schema: Process only the tables of this schema.
+            tables: Table names with wildcards, instead of ``table`` and ``schema``: ``*`` matches any characters, ``?`` one character,
+                in the schema and in the table, such as ``["sales.*", "main.order_?"]``. A name without wildcards must exist. A pattern
+                that matches no table is reported as skipped.
+            max_compacted_files: Maximum number of new files per table. Default: no limit.
+            min_file_size: Bytes. Smaller files are skipped. Default: none is skipped.
+            max_file_size: Bytes. Files of this size or larger are skipped. Default: ``target_file_size``.
+            cluster_by: Up to 8 columns of ``table`` (or ``tables``). Rows of each new file are ordered along a Hilbert curve over these
+                columns (one column: by the column) instead of the table's sort order, so that a range of any of them is in few row
+                groups. :meth:`rewrite_data_files` clusters across files. Default: none.
+            max_input_bytes: Maximum number of bytes of files to read, over all tables. Default: no limit. Files beyond the limit are
+                reported as skipped; the next call continues with them.
+            max_files: Maximum number of files to read, over all tables. Default: no limit.
+            max_seconds: Seconds after which no further file is started. Finished files are committed. Default: no limit.
+            spark: Spark session. Its executors process one group of files per task. Default: this process does the work.
+            max_concurrency: Maximum number of groups that run at the same time, as threads of this process or as Spark jobs. Default: 1
+                in this process; on Spark one job for all groups of a table.
+            partial_progress: Whether to commit each group of files as soon as it is done, as a separate snapshot. Then an interrupted
+                run keeps its finished groups, and the next run does the rest. Default: False, which commits all groups of a table
+                together.
+            progress: Callback that receives a :class:`Progress` after each step. Default: none.
+            dry_run: Whether to change nothing and only return the plan, with a reason for each skipped file. Default: False.
+            **commit: Author, message and extra_info of the snapshots (:class:`CommitMessage`). The default message describes the work.
+
+        Returns:
+            Merged and skipped files by table; printing it shows them.
 
         Raises:
-            NotFoundError: No such table or schema.
-            UsageError: Bounds that contradict each other; columns to cluster by without a table, or too many of them.
-            UnsupportedFeatureError: Columns to cluster by of a type that files have no bounds for.
+            NotFoundError: There is no such table or schema.
+            UsageError: The size limits contradict each other, ``cluster_by`` has more than 8 columns, or ``table`` is missing with it.
+            UnsupportedFeatureError: A column of ``cluster_by`` has a type without bounds.
         """
         from ducklake_core.maintenance.groups import Execution
         from ducklake_core.maintenance.merge import MergeLimits, merge_adjacent_files
@@ -1322,28 +1429,34 @@ class DuckLake:
         dry_run: bool = False,
         **commit: Unpack[CommitMessage],
     ) -> FlushResult:
-        """Move rows and deletes that the catalog itself holds to files: one snapshot per table that has any.
+        """Write inlined rows and deletes, which the catalog stores, to files. Commits one snapshot per table that has any.
 
-        Rows, row ids, what earlier snapshots show and the change feed stay as they are. Files follow the partition keys that the rows
-        were inserted under, and the table's sort order as far as Arrow can sort by it. A table whose option ``auto_compact`` is false
-        is left alone. A table that fails is reported in the result and does not stop the others; rows that other writers add
-        meanwhile stay inlined, and when they change some, the table is planned again.
+        Rows, row ids, earlier snapshots and the change feed do not change. The files have the partition keys of the time at which the
+        rows were inserted, and the table's sort order where Arrow supports it. Tables with ``auto_compact = false`` are skipped. A
+        table that fails is reported in the result and does not stop the other tables. Rows that other writers add meanwhile stay
+        inlined; if they change inlined rows, the table is planned again.
 
         Args:
-            table: ``table`` or ``schema.table``; all tables when not given.
-            schema: Only tables of this schema.
-            tables: Instead of both, names with wildcards, as in :meth:`merge_adjacent_files`.
-            max_rows: Rows and deletes after which no further table is begun; a table is flushed as a whole.
-            max_seconds: Seconds after which no further table is begun.
-            spark: Session whose executors write the files of tables with 100,000 inlined rows and deletes or more; this process reads
-                the rows in any case, and writes those of other tables.
-            max_concurrency: Maximum number of parts of a table at a time, on threads of this process or as jobs of Spark.
-            progress: Progress callback (:class:`Progress`).
-            dry_run: Change nothing; the result lists what would be flushed, and why what is left alone is.
-            **commit: As in :meth:`merge_adjacent_files`.
+            table: ``table`` or ``schema.table``. Default: all tables.
+            schema: Process only the tables of this schema.
+            tables: Table names with wildcards, instead of ``table`` and ``schema``, as in :meth:`merge_adjacent_files`.
+            max_rows: Number of rows and deletes after which no further table is started. Tables are always flushed completely. Default:
+                no limit.
+            max_seconds: Seconds after which no further table is started. Default: no limit.
+            spark: Spark session whose executors write the files of tables with at least 100,000 inlined rows and deletes. This process
+                reads the rows and writes all other files. Default: this process writes all files.
+            max_concurrency: Maximum number of parts of a table that are written at the same time, as threads of this process or as
+                Spark jobs.
+            progress: Callback that receives a :class:`Progress` after each step. Default: none.
+            dry_run: Whether to change nothing and only return the plan, with a reason for each skipped table. Default: False.
+            **commit: Author, message and extra_info of the snapshots (:class:`CommitMessage`). The default message describes the work.
+
+        Returns:
+            Flushed and skipped tables; printing it shows them.
 
         Raises:
-            NotFoundError: No such table or schema.
+            NotFoundError: There is no such table or schema.
+            UsageError: An argument is invalid.
         """
         from ducklake_core.maintenance.flush import flush_inlined_data
         from ducklake_core.maintenance.groups import Execution
@@ -1373,40 +1486,47 @@ class DuckLake:
         dry_run: bool = False,
         **commit: Unpack[CommitMessage],
     ) -> RewriteResult:
-        """Rewrite files that have many deleted rows, without these rows: one snapshot per table that has such files.
+        """Rewrite data files that have many deleted rows, without these rows. Commits one snapshot per table that has such files.
 
-        Row ids stay as they are, earlier snapshots keep reading the old files until they expire, and the change feed shows no changes.
-        Files of one partition are written together, up to the option ``target_file_size``, in the table's sort order as far as Arrow
-        can sort by it; small files without deleted rows that lie next to them join, as long as they fit into that size. A table whose
-        option ``auto_compact`` is false is left alone. A table that fails is reported in the result and does not stop the others. Rows
-        that others add meanwhile are no matter; when they delete from the same files, the table is planned again.
+        Row ids do not change, earlier snapshots read the old files until they expire, and the change feed shows no changes. Files of
+        one partition are written together, up to the option ``target_file_size``, in the table's sort order where Arrow supports it.
+        Adjacent small files without deleted rows are included while they fit. Tables with ``auto_compact = false`` are skipped. A table
+        that fails is reported in the result and does not stop the other tables. If other writers delete rows of the same files
+        meanwhile, the table is planned again; added rows do not matter.
 
         Args:
-            table: ``table`` or ``schema.table``; all tables when not given.
-            schema: Only tables of this schema.
-            tables: Instead of both, names with wildcards, as in :meth:`merge_adjacent_files`.
-            delete_threshold: Part of a file's rows, 0 to 1, that must be deleted; 0 takes every file with a deleted row. The option
-                ``rewrite_delete_threshold`` of the table, schema or lake, or 0.95, when not given.
-            max_compacted_files: Maximum number of groups of files to rewrite for each table; a group becomes one file, or a few.
-            max_input_bytes: Maximum bytes of files to read, over all tables; what does not fit is a skipped step.
-            max_files: Maximum number of files to read, over all tables.
-            max_seconds: Seconds after which no further group of files is begun; what was written is committed.
-            cluster_by: Columns, at most 8, by which all files of ``table`` (or ``tables``) are rewritten where ranges of them touch
-                many more files than they have to: rows lie along a Hilbert curve (in the order of the column, where it is one), in
-                place of the table's sort order. The result contains what is gained; a run leaves alone what an earlier one has clustered.
-            spark: Session whose executors do the work, a group of files each; without it this process does.
-            max_concurrency: Maximum number of groups at a time, on threads of this process or as jobs of Spark. When not given, one in
-                this process, and on Spark all groups of a table as one job.
-            partial_progress: Commit each group of files as soon as it is done, as a snapshot of its own, instead of all groups of a
-                table together. What is committed stays when the run is interrupted, and the next run does the rest.
-            progress: Progress callback (:class:`Progress`).
-            dry_run: Change nothing; the result lists what would be rewritten, and why what is left alone is.
-            **commit: As in :meth:`merge_adjacent_files`.
+            table: ``table`` or ``schema.table``. Default: all tables.
+            schema: Process only the tables of this schema.
+            tables: Table names with wildcards, instead of ``table`` and ``schema``, as in :meth:`merge_adjacent_files`.
+            delete_threshold: Minimum fraction of deleted rows of a file, from 0 to 1; 0 selects every file with a deleted row. Default:
+                the option ``rewrite_delete_threshold``, or 0.95.
+            cluster_by: Up to 8 columns of ``table`` (or ``tables``). Rewrites all files whose ranges of these columns overlap many
+                others: rows are ordered along a Hilbert curve over the columns (one column: by the column) instead of the table's sort
+                order. The result contains the gain. Files that an earlier run clustered are skipped. Default: none.
+            max_compacted_files: Maximum number of groups of files to rewrite per table. A group becomes one or a few files. Default: no
+                limit.
+            max_input_bytes: Maximum number of bytes of files to read, over all tables. Default: no limit. Files beyond the limit are
+                reported as skipped; the next call continues with them.
+            max_files: Maximum number of files to read, over all tables. Default: no limit.
+            max_seconds: Seconds after which no further group is started. Finished groups are committed. Default: no limit.
+            spark: Spark session. Its executors process one group of files per task. Default: this process does the work.
+            max_concurrency: Maximum number of groups that run at the same time, as threads of this process or as Spark jobs. Default: 1
+                in this process; on Spark one job for all groups of a table.
+            partial_progress: Whether to commit each group of files as soon as it is done, as a separate snapshot. Then an interrupted
+                run keeps its finished groups, and the next run does the rest. Default: False, which commits all groups of a table
+                together.
+            progress: Callback that receives a :class:`Progress` after each step. Default: none.
+            dry_run: Whether to change nothing and only return the plan, with a reason for each skipped file. Default: False.
+            **commit: Author, message and extra_info of the snapshots (:class:`CommitMessage`). The default message describes the work.
+
+        Returns:
+            Rewritten and skipped files by table; printing it shows them.
 
         Raises:
-            NotFoundError: No such table or schema.
-            UsageError: A threshold that is not between 0 and 1, columns to cluster by without a table, or too many of them.
-            UnsupportedFeatureError: Columns to cluster by of a type that files have no bounds for.
+            NotFoundError: There is no such table or schema.
+            UsageError: ``delete_threshold`` is not between 0 and 1, ``cluster_by`` has more than 8 columns, or ``table`` is missing
+                with it.
+            UnsupportedFeatureError: A column of ``cluster_by`` has a type without bounds.
         """
         from ducklake_core.maintenance.groups import Execution
         from ducklake_core.maintenance.rewrite import RewriteLimits, rewrite_data_files
@@ -1437,32 +1557,35 @@ class DuckLake:
         dry_run: bool = False,
         **commit: Unpack[CommitMessage],
     ) -> CheckpointResult:
-        """Run the recommended round of maintenance, in DuckDB's order, each operation with its defaults.
+        """Run all recommended maintenance, in DuckDB's order, each operation with its defaults.
 
-        That is :meth:`flush_inlined_data`, :meth:`expire_snapshots` (if the option ``expire_older_than`` is set),
-        :meth:`merge_adjacent_files`, :meth:`rewrite_data_files`, :meth:`cleanup_old_files` and :meth:`delete_orphaned_files`. What
-        they do depends on the options of the lake, its schemas and its tables: ``auto_compact``, ``target_file_size``,
-        ``rewrite_delete_threshold``, ``expire_older_than``, ``delete_older_than``. A table that fails, or an operation, is reported in the
-        result and stops nothing else.
+        Runs :meth:`flush_inlined_data`, :meth:`expire_snapshots` (if the option ``expire_older_than`` is set or ``keep_last`` is
+        given), :meth:`merge_adjacent_files`, :meth:`rewrite_data_files`, :meth:`cleanup_old_files` and :meth:`delete_orphaned_files`.
+        The options of the lake, its schemas and its tables control them: ``auto_compact``, ``target_file_size``,
+        ``rewrite_delete_threshold``, ``expire_older_than``, ``delete_older_than``. An operation or table that fails is reported in the
+        result and does not stop the others.
 
         Args:
-            tables: Names with wildcards, as in :meth:`merge_adjacent_files`: the tables to flush, merge and rewrite. The other operations
-                are about the whole lake all the same.
-            max_input_bytes: Maximum bytes of data files that merging and rewriting read together.
-            max_files: Maximum number of data files that they read together.
-            max_seconds: Seconds after which nothing further is begun, be it an operation, a table, a file or a batch of deletions.
-            keep_last: Number of newest snapshots that stay whatever their age, at least 1. Where the option ``expire_older_than`` is
-                not set, all others that are older than ``min_age`` expire. None, the default: snapshots expire by the option alone.
-            min_age: Floor under the ages of snapshots and files that go, as in the operations.
-            spark: Session whose executors flush, merge and rewrite; without it this process does.
-            max_concurrency: As in :meth:`merge_adjacent_files`, as is ``partial_progress``.
-            partial_progress: Whether merging and rewriting commit each group of files as soon as it is done.
-            progress: Progress callback (:class:`Progress`).
-            dry_run: Change nothing; the result lists what each operation would do to the lake as it is now.
-            **commit: As in :meth:`merge_adjacent_files`.
+            tables: Tables to flush, merge and rewrite: names with wildcards, as in :meth:`merge_adjacent_files`. The other operations
+                always process the whole lake. Default: all tables.
+            max_input_bytes: Maximum number of bytes of data files that merging and rewriting read together. Default: no limit.
+            max_files: Maximum number of data files that merging and rewriting read together. Default: no limit.
+            max_seconds: Seconds after which no further operation, table, file or batch of deletions is started. Default: no limit.
+            keep_last: Number of newest snapshots that never expire, at least 1. If the option ``expire_older_than`` is not set, all
+                other snapshots that are older than ``min_age`` expire. Default: snapshots expire by the option alone.
+            min_age: Minimum age of snapshots to expire and files to delete, as in these operations. Default: 1 hour.
+            spark: Spark session whose executors flush, merge and rewrite. Default: this process does the work.
+            max_concurrency: As in :meth:`merge_adjacent_files`.
+            partial_progress: As in :meth:`merge_adjacent_files`.
+            progress: Callback that receives a :class:`Progress` after each step. Default: none.
+            dry_run: Whether to change nothing and only return what each operation would do to the lake as it is now. Default: False.
+            **commit: Author, message and extra_info of the snapshots (:class:`CommitMessage`). The default message describes the work.
+
+        Returns:
+            The result of each operation; printing it shows them.
 
         Raises:
-            NotFoundError: No table of a name without wildcards.
+            NotFoundError: A name without wildcards matches no table.
         """
         from ducklake_core.maintenance.checkpoint import checkpoint
         from ducklake_core.maintenance.groups import Execution
@@ -1495,24 +1618,27 @@ class DuckLake:
         progress: ProgressCallback | None = None,
         dry_run: bool = False,
     ) -> ExpiryResult:
-        """Forget old snapshots, and schedule the files that only they read for deletion. No file is deleted yet.
+        """Expire old snapshots, and schedule the files that only they use for deletion. Deletes no file; :meth:`cleanup_old_files` does.
 
-        Everything happens in one catalog transaction, next to writers that are committing. The newest snapshot always stays. On PostgreSQL
-        the snapshots that an open transaction of another program needs stay too: DuckDB finds no conflicts with expired snapshots.
+        Uses one catalog transaction and runs while other writers commit. The newest snapshot never expires. On PostgreSQL, snapshots
+        that an open transaction of another program needs are kept: DuckDB detects conflicts only with snapshots that exist.
 
         Args:
-            older_than: Age (a timedelta, or a string such as ``"7 days"``), or point in time (aware), before which snapshots expire, the
-                bound itself excluded. The option ``expire_older_than`` when None.
-            versions: Exactly these snapshots instead.
-            keep_last: Number of newest snapshots that stay whatever their age, at least 1. Without an age, all others that are older
-                than ``min_age`` expire: 1 keeps the newest snapshot alone. None keeps the newest one and selects nothing.
-            min_age: Floor under ``older_than`` and the ages of ``versions``: what is nearer is rejected, because running queries and
-                writes may use it. Lower it only when you know that nothing runs; zero is no floor.
-            progress: Progress callback (:class:`Progress`).
-            dry_run: Change nothing; the result lists what would go, and why.
+            older_than: Age (a timedelta, or a string such as ``"7 days"``) or point in time (with a zone). Snapshots older than that
+                expire. Default: the option ``expire_older_than``.
+            versions: Ids of the snapshots to expire, instead of ``older_than``.
+            keep_last: Number of newest snapshots that never expire, at least 1. Without an age, all other snapshots that are older than
+                ``min_age`` expire. Default: 1 with an age; without one, nothing expires.
+            min_age: Minimum age that protects running queries and writes, a timedelta or a string. Default: 1 hour. A smaller
+                ``older_than`` raises an error. Lower it only if nothing else uses the lake; zero disables the check.
+            progress: Callback that receives a :class:`Progress` after each step. Default: none.
+            dry_run: Whether to change nothing and only return the snapshots that would expire, with reasons. Default: False.
+
+        Returns:
+            Expired and kept snapshots, and the files scheduled for deletion; printing it shows them.
 
         Raises:
-            UsageError: The arguments contradict each other or the floor, or name the newest snapshot.
+            UsageError: The arguments contradict each other, select snapshots younger than ``min_age``, or name the newest snapshot.
             NotFoundError: A snapshot of ``versions`` does not exist.
         """
         from ducklake_core.maintenance.expire import expire_snapshots
@@ -1542,26 +1668,29 @@ class DuckLake:
         progress: ProgressCallback | None = None,
         dry_run: bool = False,
     ) -> CleanupResult:
-        """Delete the files that expiry and compaction scheduled for deletion long enough ago. Makes no snapshot.
+        """Delete files that expiry and compaction scheduled for deletion. Creates no snapshot.
 
-        A file that is missing already counts as deleted; one that cannot be deleted is reported and stays scheduled; one that
-        the catalog still names is kept. So is a file outside of the data path that has another name than DuckLake's writers give,
-        unless its place is one of the ``allowed_paths`` of :meth:`~ducklake_core.lake.DuckLake.connect`: files of others that were added
-        (:meth:`Table.add_data_files`), and whatever another client may have written into the schedule.
+        A file that is already missing counts as deleted. A file that cannot be deleted is reported and stays scheduled. A file that the
+        catalog still uses is kept. A file outside the data path is kept, too, if it does not have a name that DuckLake's writers use
+        and is not below one of the ``allowed_paths`` of :meth:`~ducklake_core.lake.DuckLake.connect`. So files of other programs that
+        were added with :meth:`Table.add_data_files` are never deleted by accident.
 
         Args:
-            older_than: Time since a file was scheduled (a timedelta, or a string such as ``"7 days"``), or a point in time (aware), the
-                bound excluded; the option ``delete_older_than``, or 2 days, when not given. Queries that began before then may still
-                read the files.
-            cleanup_all: Take all of them, whatever their age: needs ``min_age="0 seconds"``.
-            min_age: Floor under ``older_than``: a nearer bound is rejected. Lower it only when you know that nothing runs.
-            max_files: Maximum number of files to delete; what is beyond it is a skipped step, and left to the next call.
-            max_seconds: Seconds after which no further batch of files is deleted; the rest is left to the next call.
-            progress: Progress callback (:class:`Progress`).
-            dry_run: Delete nothing; the result lists what would go.
+            older_than: Time since a file was scheduled (a timedelta, or a string such as ``"7 days"``), or a point in time (with a
+                zone). Queries that started earlier may still read the files. Default: the option ``delete_older_than``, or 2 days.
+            cleanup_all: Whether to delete all scheduled files regardless of their age. Requires ``min_age="0 seconds"``. Default: False.
+            min_age: Minimum age that protects running queries and writes, a timedelta or a string. Default: 1 hour. A smaller
+                ``older_than`` raises an error. Lower it only if nothing else uses the lake; zero disables the check.
+            max_files: Maximum number of files to delete. The rest is reported as skipped and left to the next call. Default: no limit.
+            max_seconds: Seconds after which no further batch of files is deleted. Default: no limit.
+            progress: Callback that receives a :class:`Progress` after each step. Default: none.
+            dry_run: Whether to delete nothing and only return the files that would be deleted. Default: False.
+
+        Returns:
+            Deleted and kept files; printing it shows them.
 
         Raises:
-            UsageError: The bound is nearer than the floor, or given together with ``cleanup_all``.
+            UsageError: ``older_than`` is smaller than ``min_age``, or is combined with ``cleanup_all``.
         """
         from ducklake_core.maintenance.cleanup import cleanup_old_files
         from ducklake_core.maintenance.request import Budget, BudgetMeter, ProgressMeter
@@ -1592,31 +1721,35 @@ class DuckLake:
         progress: ProgressCallback | None = None,
         dry_run: bool = False,
     ) -> OrphansResult:
-        """Delete files below the data path that the catalog does not name: what killed writers left behind. Makes no snapshot.
+        """Delete files below the data path that the catalog does not contain, such as files of killed writers. Creates no snapshot.
 
-        On S3 uploads that are as old and unfinished are aborted, so that the store deletes the parts that it has of them.
+        On S3, unfinished uploads of the same age are aborted, so that the store deletes their parts.
 
-        A file is kept when any data file, delete file or scheduled file of the catalog has its name, in whatever directory, so
-        that another spelling of the data path cannot make live files look orphaned. Files of a registered running write stay too.
-        **Those of a write that has just begun, or of DuckDB's, look like orphans**, and so do those of another lake with the same data
-        path: only their age distinguishes the first, nothing the second.
+        A file is kept if a data file, delete file or scheduled file of the catalog has the same file name, in any directory. So another
+        spelling of the data path cannot make live files look orphaned. Files of registered running writes are kept, too. **Files of a
+        write that has just started, of a running DuckDB transaction, and of another lake with the same data path look like orphans.**
+        Choose an age that is longer than the longest write, and use one data path per lake.
 
         Args:
-            older_than: Time since a file was last changed (a timedelta, or a string such as ``"7 days"``), or a point in time (aware),
-                the bound excluded; the option ``delete_older_than``, or 2 days, when not given. Longer than the longest write takes.
-            cleanup_all: Take all of them, whatever their age: needs ``min_age="0 seconds"``.
-            min_age: Floor under ``older_than``: a nearer bound is rejected. Lower it only when you know that nothing runs.
-            every_parquet: Whether files that are not called as DuckLake's writers name their files go too if they end in ``.parquet``,
-                as they do in DuckDB.
-            max_files: Maximum number of files to delete; what is beyond it is a skipped step, and left to the next call.
-            max_seconds: Seconds after which no further batch of 500 files is deleted and no further upload aborted; the
-                first goes even if listing took longer.
-            progress: Progress callback (:class:`Progress`).
-            dry_run: Delete nothing; the result lists what would go.
+            older_than: Time since a file was modified (a timedelta, or a string such as ``"7 days"``), or a point in time (with a
+                zone). Choose more than the longest write takes. Default: the option ``delete_older_than``, or 2 days.
+            cleanup_all: Whether to delete all orphaned files regardless of their age. Requires ``min_age="0 seconds"``. Default: False.
+            min_age: Minimum age that protects running queries and writes, a timedelta or a string. Default: 1 hour. A smaller
+                ``older_than`` raises an error. Lower it only if nothing else uses the lake; zero disables the check.
+            every_parquet: Whether to include ``.parquet`` files whose names are not those of DuckLake's writers, as DuckDB does.
+                Default: False.
+            max_files: Maximum number of files to delete. The rest is reported as skipped and left to the next call. Default: no limit.
+            max_seconds: Seconds after which no further batch of 500 files is deleted and no further upload is aborted. The first batch
+                always runs. Default: no limit.
+            progress: Callback that receives a :class:`Progress` after each step. Default: none.
+            dry_run: Whether to delete nothing and only return the files that would be deleted. Default: False.
+
+        Returns:
+            Deleted and kept files and aborted uploads; printing it shows them.
 
         Raises:
-            CatalogCorruptError: The row of a running write, or of an option, cannot be read.
-            UsageError: The bound is nearer than the floor, or given together with ``cleanup_all``.
+            CatalogCorruptError: The catalog's row of a running write or an option is invalid.
+            UsageError: ``older_than`` is smaller than ``min_age``, or is combined with ``cleanup_all``.
             StorageError: The data path cannot be listed.
         """
         from ducklake_core.maintenance.orphans import delete_orphaned_files
@@ -1640,17 +1773,17 @@ class DuckLake:
     # Maintain: the lake
 
     def create_indexes(self) -> tuple[str, ...]:
-        """Make the indexes that :meth:`~ducklake_core.lake.DuckLake.create` makes, in a lake that another program created.
+        """Create the indexes that :meth:`~ducklake_core.lake.DuckLake.create` creates, in a lake that another program created.
 
-        They are not part of the format; DuckDB ignores them. With them, planning reads the statistics
-        of the columns of its predicate alone, and what is done to one table takes no longer when the lake has thousands of
-        others. In databases where indexes are of no use (DuckDB files) nothing happens.
+        The indexes are not part of the format, and DuckDB ignores them. With them, planning reads only the statistics of the filtered
+        columns, and operations on one table stay fast if the lake has thousands of tables. Does nothing on DuckDB files, where such
+        indexes do not help.
 
         Returns:
-            Names of the indexes that are there now.
+            Names of the indexes that exist afterwards.
 
         Raises:
-            CatalogError: The database rejected the statement, perhaps for lack of a privilege.
+            CatalogError: The database rejected the statement, for example because a privilege is missing.
         """
         from ducklake_core.catalog.database.tables import create_indexes
         from ducklake_core.maintenance.groups import run_write
@@ -1668,24 +1801,27 @@ class DuckLake:
     def migrate(
         self, to: Literal["1.0", "1.1"] | None = None, *, allow_history_loss: bool = False, dry_run: bool = False
     ) -> MigrationResult:
-        """Bring the catalog to a later version, in one transaction of the catalog. There is no way back.
+        """Migrate the catalog to a later version of the format, in one catalog transaction. This cannot be undone.
 
-        Every snapshot shows the same rows afterwards. No data file is written or moved. Run it with ``dry_run`` first, back up the
-        catalog, and stop writers of the old version: they cannot work with the new one. A lake object that was opened before must
-        be opened again, except this one: until then its calls fail with :class:`CatalogVersionError`.
+        Every snapshot keeps its rows. No data file is written or moved. First call it with ``dry_run``, back up the catalog, and stop
+        writers of the old version, which cannot work with the new one. Other lake objects that are open must be opened again; their
+        calls raise :class:`CatalogVersionError`.
 
         Args:
-            to: The version that is wanted. None is 1.0 for a lake of an earlier version, 1.1 for one of 1.1-dev1, and nothing to do for
-                the others: a lake is migrated to 1.1 only on request.
-            allow_history_loss: Migrate even if merged files (written by an unknown program) do not store the snapshot with each row, or
-                are missing: snapshots before the merge then show all of their rows.
-            dry_run: Change nothing; the result lists the steps.
+            to: Target version. Default: 1.0 for earlier versions, 1.1 for 1.1-dev1; lakes of 1.0 and 1.1 stay as they are, so migrate
+                to 1.1 with ``to="1.1"``.
+            allow_history_loss: Whether to migrate even if merged files are missing or do not store the snapshot of each row. Snapshots
+                before the merge then show all rows of these files. Default: False.
+            dry_run: Whether to change nothing and only return the steps. Default: False.
+
+        Returns:
+            The steps; printing it shows them.
 
         Raises:
-            UnsupportedFeatureError: Such files exist, and the loss is not allowed; a table of inlined rows has a column of a name that
-                version 1.1 reserves; the version that is wanted is an earlier one. Nothing was changed.
-            CatalogVersionError: There is no such version to write, or another client has migrated the lake.
-            CatalogCorruptError: The tables are not those of the version that the catalog states; nothing was changed.
+            UnsupportedFeatureError: Such files exist and ``allow_history_loss`` is False, a table of inlined rows has a column with a
+                name that version 1.1 reserves, or ``to`` is an earlier version. Nothing was changed.
+            CatalogVersionError: This library cannot write ``to``, or another client has migrated the lake.
+            CatalogCorruptError: The catalog's tables do not match its version. Nothing was changed.
         """
         from ducklake_core.maintenance.migrate import migrate
 
@@ -1697,23 +1833,23 @@ class DuckLake:
         if result.done_before or not dry_run:
             self._database.follow(target)
             self._info = replace(self._info, version=target.name)
-            # Definitions have the abilities of their version.
+            # Cached definitions depend on the version.
             self._forget_definitions()
         return result
 
     def health(self, *, small_file_size: int = 16 << 20) -> LakeHealth:
-        """Count what grows and what slows reads down: small files, deleted and inlined rows, snapshots, scheduled files, and faults.
+        """Measure the state of the lake: small files, deleted and inlined rows, snapshots, scheduled files and faults.
 
-        Reads the catalog alone, with a number of statements that depends on neither tables nor files nor snapshots.
+        Reads only the catalog. The number of catalog queries does not depend on the size of the lake.
 
         Args:
-            small_file_size: Bytes below which a data file counts as small.
+            small_file_size: Size in bytes below which a data file counts as small. Default: 16 MiB.
 
         Returns:
-            The numbers of the newest snapshot, which print themselves; ``to_arrow()`` and ``to_openmetrics()`` give them to others.
+            The numbers of the newest snapshot; printing it shows them. Export them with ``to_arrow()`` or ``to_openmetrics()``.
 
         Raises:
-            UsageError: A size below 1.
+            UsageError: ``small_file_size`` is below 1.
         """
         from ducklake_core.maintenance.health import measure_health
 
@@ -1727,23 +1863,24 @@ class DuckLake:
         progress: ProgressCallback | None = None,
         **commit: Unpack[CommitMessage],
     ) -> CheckResult:
-        """Check a lake for errors without changing anything, and on request repair what is safe to repair.
+        """Check a lake for errors, and repair what is safe to repair if requested. Without ``repair`` nothing is changed.
 
         Args:
-            level: ``catalog`` holds the rows of the catalog against each other, ``footers`` also opens every file that the catalog
-                names and lists what else is below the data path, ``rows`` also reads all rows of all live tables, in this process.
-            repair: Repair findings with ``is_repairable``, in one transaction, as a snapshot that changes no row of a
-                table: statistics and bounds that leave rows out are widened or forgotten, rows that belong to nothing are deleted,
-                files that the lake needs are taken out of the schedule for deletion, and the drop of a schema that is not empty is
-                taken back. No file is touched.
-            progress: Progress callback (:class:`Progress`).
-            **commit: Author, message and extra information of the snapshot of a repair (:class:`CommitMessage`).
+            level: ``catalog`` compares the rows of the catalog with each other. ``footers`` also opens every file of the catalog and
+                lists other files below the data path. ``rows`` also reads all rows of all live tables, in this process. Default:
+                ``catalog``.
+            repair: Whether to repair findings with ``is_repairable``, in one transaction. The new snapshot changes no row of a table:
+                statistics and bounds that are too narrow are widened or removed, catalog rows without an owner are deleted, files that
+                the lake needs are removed from the schedule for deletion, and a dropped schema that is not empty is restored. Files are
+                not changed. Default: False.
+            progress: Callback that receives a :class:`Progress` after each step. Default: none.
+            **commit: Author, message and extra_info of the snapshot of a repair (:class:`CommitMessage`).
 
         Returns:
-            What was found and, with ``repair``, what was done; it prints itself. Findings are those before the repair.
+            Findings before the repair, and the repairs; printing it shows them.
 
         Raises:
-            UsageError: No such level, a repair of a lake that was opened to be read only, or ``commit`` without a repair.
+            UsageError: ``level`` is invalid, the lake is opened read only and ``repair`` is set, or ``commit`` is given without ``repair``.
         """
         from ducklake_core.maintenance.check.run import check_lake
         from ducklake_core.maintenance.request import ProgressMeter
@@ -1755,16 +1892,19 @@ class DuckLake:
 
 
 def load_lake(name: str) -> DuckLake:
-    """Open the lake that ``ducklake.toml`` or environment variables know under a name, so that no program holds addresses or secrets.
+    """Open a lake by a name that is defined in ``ducklake.toml`` or in environment variables.
 
-    The table ``[lakes.<name>]`` of the file, and variables ``DUCKLAKE_<NAME>__<SETTING>``, which win, hold arguments of
-    :meth:`DuckLake.connect`: ``catalog``, ``data_path``, ``storage_options.s3.key`` (``..__STORAGE_OPTIONS__S3__KEY``). The file is
-    that of the working directory, else of the nearest directory above that names the lake, else of ``~/.config``; a relative path of
-    a catalog file in it means the file's own directory.
+    So programs contain no addresses and secrets. The table ``[lakes.<name>]`` of the file and variables ``DUCKLAKE_<NAME>__<SETTING>``,
+    which take precedence, contain arguments of :meth:`DuckLake.connect`: ``catalog``, ``data_path``, ``storage_options.s3.key``
+    (``..__STORAGE_OPTIONS__S3__KEY``). The file is the one in the working directory, otherwise in the nearest parent directory whose
+    file defines the lake, otherwise in ``~/.config``. Relative paths of catalog files are resolved against the directory of the file.
+
+    Args:
+        name: Name of the lake.
 
     Raises:
-        NotFoundError: Nothing speaks of the lake.
-        UsageError: A file that cannot be read, or a setting that does not exist; no message repeats a value.
+        NotFoundError: No file or variable defines the lake.
+        UsageError: A file cannot be parsed, or contains an unknown setting. Messages never contain values.
     """
     spec = find_lake(arguments.filled("name", name))
     return DuckLake.connect(
@@ -1785,7 +1925,7 @@ def _storage_options(given: Mapping[str, Mapping[str, object]] | None) -> Storag
 def _columns(cluster_by: Sequence[str], table: str | None, tables: str | Sequence[str] | None) -> tuple[str, ...]:
     columns = arguments.names("cluster_by", cluster_by)
     if columns and table is None and tables is None:
-        raise UsageError("cluster_by names columns of certain tables: give table or tables as well", parameter="cluster_by")
+        raise UsageError("cluster_by needs table or tables, because it names their columns. Pass one of them", parameter="cluster_by")
     return columns
 
 
@@ -1816,7 +1956,7 @@ def _request(
 
 
 class LakeAtSnapshot:
-    """A lake at one snapshot. Made by :meth:`DuckLake.at`; nothing of it can be written, and what is committed later never shows."""
+    """A lake at one snapshot, read only; created by :meth:`DuckLake.at`. Later commits do not change it."""
 
     def __init__(self, lake: DuckLake, snapshot: Snapshot) -> None:
         self._lake = lake

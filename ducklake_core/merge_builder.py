@@ -1,4 +1,4 @@
-"""Builds a MERGE branch by branch."""
+"""Build a MERGE branch by branch."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ Result = TypeVar("Result")
 
 
 class Merge(Generic[Result]):
-    """A merge that is being built. Made by :meth:`Table.merge` and :meth:`Transaction.merge`; nothing happens before :meth:`execute`.
+    """A merge under construction, created by :meth:`Table.merge` and :meth:`Transaction.merge`. Nothing happens before :meth:`execute`.
 
-    Branches for the same kind of rows are tried in the order they are named in, and the first whose condition is true is
-    carried out; a row that none is for stays as it is. Conditions and values are SQL text (DuckDB dialect) over ``t.column``,
-    the table's row, and ``s.column``, the source's; a name that only one of them has needs no prefix.
+    For each row, the branches are tested in the order in which they were added, and the first branch that applies is used. Rows without
+    a branch do not change. Conditions and values are SQL text (DuckDB's dialect) over ``t.column`` for the table's row and ``s.column``
+    for the source's row. The prefix is optional if only one of them has the column.
 
     Args:
-        table: ``schema.table`` for messages.
-        carry_out: What is done with the branches in the end.
+        table: ``schema.table``, for messages.
+        carry_out: Executes the branches.
     """
 
     def __init__(self, table: str, carry_out: Callable[[Sequence[MergeClause]], Result]) -> None:
@@ -40,41 +40,62 @@ class Merge(Generic[Result]):
         return f"<Merge into {visible(self._table)} with {len(self._clauses)} branches>"
 
     def when_matched_update(self, values: Values = "all", *, where: str | None = None) -> Self:
-        """Change a row that a row of the source matches.
+        """Add a branch that updates rows that match a row of the source.
 
         Args:
-            values: Values by column as in :meth:`Table.update`, or ``"all"``: each column gets the value of the source's
-                column of that name, and columns that the source does not have keep theirs.
-            where: Further condition.
+            values: Values by column, as in :meth:`Table.update`, or ``"all"`` to set every column that the source has. Default: ``"all"``.
+            where: Additional condition. Default: none.
+
+        Returns:
+            This merge, for chaining.
         """
         return self._add("matched", "update", values, where)
 
     def when_matched_delete(self, *, where: str | None = None) -> Self:
-        """Delete a row that a row of the source matches."""
+        """Add a branch that deletes rows that match a row of the source.
+
+        Args:
+            where: Additional condition. Default: none.
+        """
         return self._add("matched", "delete", None, where)
 
     def when_not_matched_insert(self, values: Values = "all", *, where: str | None = None) -> Self:
-        """Add a row for a row of the source that matches none; columns that are not named get their default."""
+        """Add a branch that inserts a row for each row of the source without a match.
+
+        Args:
+            values: Values by column; other columns get their default. ``"all"`` inserts every column that the source has. Default:
+                ``"all"``.
+            where: Additional condition. Default: none.
+        """
         return self._add("not matched", "insert", values, where)
 
     def when_not_matched_by_source_update(self, values: Mapping[str, object], *, where: str | None = None) -> Self:
-        """Change a row that no row of the source matches."""
+        """Add a branch that updates rows that no row of the source matches.
+
+        Args:
+            values: Values by column, as in :meth:`Table.update`.
+            where: Additional condition. Default: none.
+        """
         return self._add("not matched by source", "update", values, where)
 
     def when_not_matched_by_source_delete(self, *, where: str | None = None) -> Self:
-        """Delete a row that no row of the source matches."""
+        """Add a branch that deletes rows that no row of the source matches.
+
+        Args:
+            where: Additional condition. Default: none.
+        """
         return self._add("not matched by source", "delete", None, where)
 
     def execute(self) -> Result:
         """Run the merge.
 
         Raises:
-            UsageError: A row of the table that several rows of the source match; no branch; the second call.
-            UnsupportedFeatureError: An expression that only a SQL engine can evaluate, with a source in memory.
-            SchemaError: A value that does not fit its column, NULL in a NOT NULL column.
+            UsageError: Several rows of the source match one row of the table, there is no branch, or the merge has already run.
+            UnsupportedFeatureError: Arrow cannot evaluate an expression. Pass a Spark DataFrame as the source.
+            SchemaError: A value does not fit its column, or a NOT NULL column would get NULL.
         """
         if self._done:
-            raise UsageError(f"the merge into {self._table} was executed already", table=self._table)
+            raise UsageError(f"The merge into {self._table} has already run. Call merge(...) again for another one", table=self._table)
         self._done = True
         return self._carry_out(tuple(self._clauses))
 

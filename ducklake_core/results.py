@@ -1,4 +1,4 @@
-"""Results of public operations: small values, taken from the commit that they describe, or from the catalog alone."""
+"""Results of public operations: small values from the commit or from the catalog."""
 
 from __future__ import annotations
 
@@ -19,23 +19,22 @@ class WriteResult:
 
     Attributes:
         table: ``schema.table``.
-        table_id: Id of the table; 0 when ``repeated`` and that commit knows no table of the name, and when there were no rows and no
-            column types to create the table with.
-        snapshot: The snapshot that the write became, or, when nothing changed, the one it was compared with.
-        committed: False when there was nothing to change, so that no snapshot was made.
-        repeated: True when the same ``commit_id`` had been committed before; nothing was written this time, and the
-            counts below are 0.
+        table_id: Id of the table. 0 if the write is ``repeated`` and the earlier commit has no such table, or if no table was created
+            because the data has no rows and no column types.
+        snapshot: The snapshot of the write; if nothing changed, the snapshot that it was compared with.
+        committed: Whether a snapshot was committed; False if there was nothing to change.
+        repeated: Whether the ``commit_id`` was committed before. Then nothing was written, and the counts below are 0.
         created_table: Whether the write created the table.
-        schema_changes: Readable differences that were applied to the table's columns.
-        rows_added: Rows written, to files or into the catalog, or in files that were added as they are.
-        rows_inlined: Those of them, and of the updated rows, that went into the catalog.
-        rows_updated: Rows that have other values now, under the same row id.
-        rows_deleted: Rows that were there before and no longer are.
-        files_added: Data files written or added.
-        files_removed: Data files that ended with this write because all of their rows were deleted.
-        delete_files_added: Files of deleted positions written.
-        bytes_added: Bytes of the data files written or added.
-        attempts: How often the commit was tried.
+        schema_changes: Changes of the table's columns, as readable strings.
+        rows_added: Rows written to files or to the catalog, and rows of added files.
+        rows_inlined: Added and updated rows that are stored in the catalog.
+        rows_updated: Rows with new values under the same row id.
+        rows_deleted: Rows that were deleted or replaced.
+        files_added: Data files that were written or added.
+        files_removed: Data files that were removed because all of their rows were deleted.
+        delete_files_added: Delete files that were written.
+        bytes_added: Bytes of the data files that were written or added.
+        attempts: Number of commit attempts.
     """
 
     table: str
@@ -66,7 +65,7 @@ class WriteResult:
     def __str__(self) -> str:
         where = f"{visible(self.table)} at snapshot {self.snapshot_id}"
         if self.repeated:
-            return f"{where}: committed before under the same commit id"
+            return f"{where}: already committed with the same commit id"
         if not self.committed:
             return f"{where}: nothing to change"
         return f"{where}: {', '.join(self._done()) or 'no rows changed'}"
@@ -74,11 +73,11 @@ class WriteResult:
     def _done(self) -> list[str]:
         counts = (
             (self.rows_added, "row", "added"), (self.rows_updated, "row", "updated"), (self.rows_deleted, "row", "deleted"),
-            (self.rows_inlined, "row", "kept in the catalog"), (self.files_added, "file", f"added ({self.bytes_added:,} bytes)"),
+            (self.rows_inlined, "row", "stored in the catalog"), (self.files_added, "file", f"added ({self.bytes_added:,} bytes)"),
             (self.files_removed, "file", "removed"), (self.delete_files_added, "delete file", "added"),
         )  # fmt: skip
         changes = ["created", *map(visible, self.schema_changes)] if self.created_table else list(map(visible, self.schema_changes))
-        return [*changes, *(f"{counted(count, noun)} {done}" for count, noun, done in counts if count)]
+        return [*changes, *(f"{counted(count, noun)} {change}" for count, noun, change in counts if count)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,9 +85,9 @@ class TransactionResult:
     """The outcome of a transaction.
 
     Attributes:
-        snapshot: Its snapshot, None when it changed nothing.
-        writes: One result per table that was written to, in the order of first use.
-        repeated: Whether an earlier run had committed the same commit id, so that nothing was done; ``writes`` is empty then.
+        snapshot: Its snapshot, None if nothing changed.
+        writes: One result per written table, in the order of first use.
+        repeated: Whether the commit id was committed before. Then nothing was written, and ``writes`` is empty.
     """
 
     snapshot: Snapshot | None
@@ -102,16 +101,16 @@ class TransactionResult:
         if self.snapshot is None:
             return "nothing to change"
         if self.repeated:
-            return f"snapshot {self.snapshot.id}: committed before under the same commit id"
+            return f"snapshot {self.snapshot.id}: already committed with the same commit id"
         return "; ".join((f"snapshot {self.snapshot.id}", *(str(write) for write in self.writes)))
 
 
 def with_not_created(result: TransactionResult, names: Sequence[str], base: Snapshot) -> TransactionResult:
-    """Add results for writes that had no rows and no column types to create their table with.
+    """Add results of writes that created no table, because the data had no rows and no column types.
 
     Args:
         result: The result of a transaction.
-        names: Names of the tables, as they were given.
+        names: Names of the tables.
         base: The snapshot that the transaction was planned on.
     """
     known = {folded(write.table) for write in result.writes}
@@ -131,17 +130,18 @@ def single_result(result: TransactionResult, table: str, table_id: int) -> Write
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableInfo:
-    """A table's size at one snapshot.
+    """The size of a table at one snapshot.
 
     Attributes:
         table: ``schema.table``.
-        row_count: Visible rows: deleted rows left out, inlined rows counted.
+        row_count: Visible rows, including inlined rows and without deleted rows.
         file_count: Live data files.
-        file_size_bytes: Their bytes.
-        delete_file_count: Live delete files; ``delete_file_size_bytes`` are their bytes.
-        deleted_row_count: Rows of live data files that are hidden by delete files or deletes held in the catalog.
-        inlined_row_count: Visible rows that live in the catalog itself.
-        partition_by: Partition keys as a user writes them, empty for none.
+        file_size_bytes: Bytes of these files.
+        delete_file_count: Live delete files.
+        delete_file_size_bytes: Bytes of these files.
+        deleted_row_count: Rows of live data files that delete files or the catalog hide.
+        inlined_row_count: Visible rows that are stored in the catalog.
+        partition_by: Partition keys, such as ``month(day)``; empty for none.
     """
 
     table: str
@@ -163,14 +163,14 @@ class TableInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LakeSettings:
-    """Settings that a lake has had since it was created.
+    """Settings that are fixed when a lake is created.
 
     Attributes:
         catalog_type: Kind of its catalog database: ``sqlite``, ``postgresql``, ``mysql`` or ``duckdb``.
         version: Catalog version.
         data_path: Base of all relative paths, as stored or as overridden for this session.
         encrypted: Whether data files are encrypted.
-        created_by: What created the catalog, None when it does not say.
+        created_by: Program that created the catalog, None if unknown.
     """
 
     catalog_type: str
@@ -184,13 +184,15 @@ class LakeSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnSummary:
-    """One column over a table's live data files, from file statistics alone.
+    """Statistics of one column over a table's live data files, from the catalog.
 
-    Rows hidden by deletes still count, as in the catalog's own statistics; inlined rows do not.
+    Deleted rows count, inlined rows do not.
 
     Attributes:
-        value_count: Non-null values, None if a file has no statistics. The same holds for ``null_count``.
-        min_value: Smallest lower bound in the column's Python form, None when unknown. The same holds for ``max_value``.
+        value_count: Number of non-null values, None if a file has no statistics.
+        null_count: Number of NULLs, None if a file has no statistics.
+        min_value: Smallest lower bound as a Python value, None if unknown.
+        max_value: Largest upper bound as a Python value, None if unknown.
     """
 
     column: str
@@ -209,16 +211,18 @@ TableChange: TypeAlias = Literal["created", "dropped", "replaced", "changed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangedRows:
-    """Rows that may be visible at one of the two snapshots only: in one data file, or rows that the catalog itself holds.
+    """Rows that may be visible at only one of two snapshots: rows of one data file, or inlined rows.
 
     Attributes:
-        change: ``removed`` rows are visible at the earlier snapshot only; an update removes a row and adds one.
-        first_snapshot: The first commit of the range that may have made the change; ``last_snapshot`` is the last one.
-        snapshots: Those commits between them that say they changed rows of the table, ascending. Empty when a commit between them was
-            expired or has no readable log, so that any writer may have made the change.
-        row_count: Rows changed, at most.
-        ranges: One for each column requested, in that order.
-        data_file_id: The file, None for rows in the catalog.
+        change: ``added`` rows are visible at the later snapshot only, ``removed`` rows at the earlier one only. An update removes a row
+            and adds one.
+        first_snapshot: First commit of the range that may have made the change.
+        last_snapshot: Last commit of the range that may have made the change.
+        snapshots: Commits in between that report changed rows of the table, ascending. Empty if one of them has expired or has no
+            readable change log, so that any of them may have made the change.
+        row_count: Maximum number of changed rows.
+        ranges: Bounds of the requested columns, in that order.
+        data_file_id: Id of the file, None for inlined rows.
     """
 
     change: RowChange
@@ -234,22 +238,21 @@ class ChangedRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangedTable:
-    """One name of a table, and what may differ under it.
+    """The possible changes of one table, by its name.
 
     Attributes:
         name: ``schema.table``.
-        id_before: Id of the table that had the name at the earlier snapshot, None for none or when that snapshot was
-            expired.
-        id_after: Id of the table that has it at the later one, None for none.
-        schema: Columns at the later snapshot, or at the earlier one when no table has the name any more; empty when neither is known.
-        rows: What may have changed; empty when only columns, files or the layout changed.
-        unknown: Why any row of the table may have changed, whatever ``rows`` says; None when ``rows`` is complete.
-        other_snapshots: Commits that changed columns, layout or files of the table and none of its rows, ascending.
-        row_count: Visible rows at the later snapshot, None when the catalog alone does not determine them.
-        file_size_bytes: Bytes of its live data files there.
-        partition_by: Partition keys there, as a user writes them.
-        column_comments: Comments of its columns there, by column id.
-        schema_before: Columns of removed rows, where the name stood for another table; None where ``schema`` holds for them.
+        id_before: Id of the table with this name at the earlier snapshot; None if there was none or the snapshot has expired.
+        id_after: Id of the table with this name at the later snapshot, None if there is none.
+        schema: Columns at the later snapshot, or at the earlier one if the table was dropped; empty if neither is known.
+        rows: Rows that may have changed; empty if only columns, files or the layout changed.
+        unknown: Reason why any row may have changed, in addition to ``rows``; None if ``rows`` is complete.
+        other_snapshots: Commits that changed columns, layout or files of the table but no rows, ascending.
+        row_count: Visible rows at the later snapshot, None if the catalog does not store the number.
+        file_size_bytes: Bytes of its live data files at the later snapshot.
+        partition_by: Partition keys at the later snapshot, such as ``month(day)``.
+        column_comments: Comments of columns at the later snapshot, by column id.
+        schema_before: Columns of removed rows if another table had the name; None if ``schema`` applies.
     """
 
     name: str
@@ -269,7 +272,7 @@ class ChangedTable:
 
     @property
     def change(self) -> TableChange:
-        """The change of the name itself; ``changed`` when it stands for the same table as before."""
+        """Kind of change: ``created``, ``dropped``, ``replaced`` (another table has the name now) or ``changed``."""
         match self.id_before, self.id_after:
             case (_, None):
                 return "dropped"
@@ -284,12 +287,12 @@ class LakeChanges:
     """The changes in a lake after one snapshot and up to another.
 
     Attributes:
-        after: The earlier snapshot; its own changes are not part of the answer.
-        until: The later snapshot; its changes are.
-        before: The earlier snapshot's row, None when it was expired.
-        snapshots: Commits of the range that were not expired, ascending.
-        expired: First and last id of every gap that expiry left among them.
-        tables: Tables with changes, in the order of the request, or by name.
+        after: The earlier snapshot. Its own changes are not included.
+        until: The later snapshot. Its changes are included.
+        before: The earlier snapshot, None if it has expired.
+        snapshots: Commits of the range that have not expired, ascending.
+        expired: First and last id of each range of expired snapshots.
+        tables: Changed tables, in the requested order, or by name.
     """
 
     after: int
@@ -304,11 +307,13 @@ class LakeChanges:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredDeletes:
-    """Rows of a data file that one delete file, or one commit through the catalog, hides.
+    """Rows of a data file that one delete file or one inlined delete hides.
 
     Attributes:
-        begin_snapshot: From here on rows are hidden; ``end_snapshot``: here another delete file took its place, None for still there.
-        complete_from: From this snapshot on all ``row_count`` rows are hidden; between the first one and it only some.
+        begin_snapshot: Snapshot from which rows are hidden.
+        end_snapshot: Snapshot at which another delete file replaced this one, None if it is live.
+        complete_from: Snapshot from which all ``row_count`` rows are hidden; between ``begin_snapshot`` and it, only some are.
+        row_count: Number of hidden rows.
     """
 
     begin_snapshot: int
@@ -321,18 +326,19 @@ class StoredDeletes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRows:
-    """Rows of one data file, or rows that the catalog itself holds and that came and went together.
+    """Rows of one data file, or inlined rows that were added and deleted together.
 
     Attributes:
-        begin_snapshot: The first snapshot that shows some of them.
-        end_snapshot: The first one that no longer shows any; None while they are there.
-        complete_from: From this snapshot on all of them are shown; between the first one and it only some, because files were merged.
-        row_count: Rows, deleted ones too.
-        file_size_bytes: Bytes of the file, 0 for rows in the catalog.
-        deletes: What hides rows of them.
-        ranges: Bounds of the columns that were requested, in that order; deleted rows still count.
-        null_counts: NULLs of the same columns, None where the catalog does not say.
-        data_file_id: The file, None for rows in the catalog.
+        begin_snapshot: First snapshot that shows some of them.
+        end_snapshot: First snapshot that shows none of them any more, None if they are live.
+        complete_from: Snapshot from which all of them are shown; between ``begin_snapshot`` and it, only some are, because files were
+            merged.
+        row_count: Number of rows, including deleted rows.
+        file_size_bytes: Bytes of the file, 0 for inlined rows.
+        deletes: Deletes of these rows.
+        ranges: Bounds of the requested columns, in that order, including deleted rows.
+        null_counts: Number of NULLs of the same columns, None where unknown.
+        data_file_id: Id of the file, None for inlined rows.
     """
 
     begin_snapshot: int
@@ -348,11 +354,15 @@ class StoredRows:
     __repr__ = short_repr
 
     def is_visible_at(self, snapshot_id: int) -> bool:
-        """Return whether a snapshot shows some of them."""
+        """Return whether a snapshot shows some of these rows."""
         return _spans(self.begin_snapshot, self.end_snapshot, snapshot_id)
 
     def rows_at(self, snapshot_id: int) -> int | None:
-        """Return rows that a snapshot shows, without deleted ones; None when they can be counted only in the files."""
+        """Return the number of rows that a snapshot shows; None if only the files contain the number.
+
+        Args:
+            snapshot_id: Id of the snapshot.
+        """
         if not self.is_visible_at(snapshot_id):
             return 0
         deletes = [one for one in self.deletes if _spans(one.begin_snapshot, one.end_snapshot, snapshot_id)]
@@ -362,7 +372,8 @@ class StoredRows:
 
     @property
     def snapshots(self) -> frozenset[int]:
-        """Return the snapshots that may have added or deleted some of these rows. Some may have moved rows only, as a merge does."""
+        """Return the snapshots that may have added or deleted some of these rows. Some of them may only have moved rows, as a merge
+        does."""
         ends = {self.begin_snapshot, self.complete_from, self.end_snapshot}
         for one in self.deletes:
             ends |= {one.begin_snapshot, one.complete_from, one.end_snapshot}
@@ -375,13 +386,13 @@ def _spans(begin: int, end: int | None, snapshot_id: int) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableStatistics:
-    """Statistics of the rows of a table from the catalog, at the newest snapshot and at every earlier one that is kept.
+    """Statistics of the rows of a table, from the catalog, for all snapshots that have not expired.
 
     Attributes:
         name: ``schema.table``.
         schema: Columns at the newest snapshot.
-        column_names: The columns that were requested as the table spells them; None for one that it does not have.
-        rows: Everything that some snapshot shows.
+        column_names: Requested columns, as the table spells them; None for a column that does not exist.
+        rows: All rows that any snapshot shows.
     """
 
     name: str
@@ -395,11 +406,11 @@ class TableStatistics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LakeStatistics:
-    """Statistics of the rows of several tables from the catalog.
+    """Statistics of the rows of several tables, from the catalog.
 
     Attributes:
-        snapshot_id: The newest snapshot, at which ``tables`` have their names.
-        tables: In the order they were requested; names that are not there are left out.
+        snapshot_id: The newest snapshot, whose table names are used.
+        tables: The requested tables, in that order, without those that do not exist.
     """
 
     snapshot_id: int

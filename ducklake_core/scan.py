@@ -1,4 +1,4 @@
-"""Lazy reads, as ``Table.scan`` and the change feed return them."""
+"""Read a table or its change feed lazily: :class:`Scan` and :class:`ChangeFeed`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ducklake_core.format.arguments import row_count
 from ducklake_core.format.expressions.predicates import Predicate
 from ducklake_core.format.state import TableState
 from ducklake_core.format.types.names import folded
-from ducklake_core.format.types.text import visible
+from ducklake_core.format.types.text import counted, visible
 from ducklake_core.planning.explanation import Explanation, condition_text, explanation, pruned_files, scan_html, scan_text
 from ducklake_core.planning.native import prefers_arrow
 from ducklake_core.planning.plan import (
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scan(Readable):
-    """Rows of a table at one snapshot; nothing is read before one of the ``to_`` methods runs.
+    """The rows of a table at one snapshot, read when one of the ``to_`` methods is called.
 
-    Every run plans again, at the same snapshot: the same rows, as long as the snapshot is not expired and cleaned up. A scan is also an
-    Arrow stream (``__arrow_c_stream__``), so libraries that take one read it as it is.
+    Every call plans the scan again at the same snapshot, so that it returns the same rows until the snapshot expires. A scan is also an
+    Arrow stream (``__arrow_c_stream__``), which many libraries read directly.
 
     >>> import pyarrow as pa, tempfile
     >>> from ducklake_core import DuckLake
@@ -63,12 +63,12 @@ class Scan(Readable):
 
     Attributes:
         table: The table at the snapshot to read.
-        columns: Names to return in order, virtual columns included; None for all columns.
-        where: Rows to keep: SQL text in DuckDB's dialect, or a predicate.
-        row_limit: Rows to return at most, whichever; None for all. :meth:`limit` sets it.
+        columns: Names of the columns to return, in order, including virtual columns; None for all columns.
+        where: Condition of the rows to return: SQL text in DuckDB's dialect, or a predicate.
+        row_limit: Maximum number of rows to return; None for all. Set by :meth:`limit`.
         reader: Opens a read transaction on the catalog.
-        storage: How to open files.
-        overlay: What an open transaction lays over each plan.
+        storage: Opens files.
+        overlay: Adds the changes of an open transaction to each plan.
     """
 
     table: TableState
@@ -86,9 +86,9 @@ class Scan(Readable):
         return scan_html(self.table, self.columns, self.where, self.row_limit)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Return a new stream of the rows in Arrow's PyCapsule protocol, planned when the first batch is requested.
+        """Return a new stream of the rows in Arrow's PyCapsule protocol. The scan is planned when the first batch is requested.
 
-        Some libraries open several streams, only to read the schema of all but one.
+        Some libraries open several streams and read only the schema of most of them.
         """
         columns, virtual = scan_columns(self.table.schema, self.columns)
         schema = ScanProjection(
@@ -99,16 +99,27 @@ class Scan(Readable):
         return pa.RecordBatchReader.from_batches(schema, self.to_batches()).__arrow_c_stream__(requested_schema)
 
     def limit(self, n: int) -> Scan:
-        """Return the same scan of ``n`` rows at most, whichever come first: files that are not needed for them are not opened."""
+        """Return the same scan limited to ``n`` rows. No order is defined; files that are not needed are not opened.
+
+        Args:
+            n: Maximum number of rows.
+
+        Raises:
+            UsageError: ``n`` is not a number of rows.
+        """
         most = row_count("n", n)
         return replace(self, row_limit=most if self.row_limit is None else min(most, self.row_limit))
 
     def head(self, n: int = 5) -> pa.Table:
-        """Return any ``n`` rows as an Arrow table, as :meth:`limit` gives them."""
+        """Return any ``n`` rows as an Arrow table.
+
+        Args:
+            n: Maximum number of rows. Default: 5.
+        """
         return self.limit(n).to_arrow()
 
     def explain(self) -> Explanation:
-        """Return the plan in a form that prints which files are read or left out, and why. Only the catalog is read.
+        """Return the plan as an object that prints which files are read or skipped, and why. Reads only the catalog.
 
         >>> import pyarrow as pa, tempfile
         >>> from ducklake_core import DuckLake
@@ -122,8 +133,8 @@ class Scan(Readable):
         >>> lake.close(); folder.cleanup()
 
         Raises:
-            NotFoundError: An unknown column, or the snapshot was expired.
-            UsageError: A column named twice, or none.
+            NotFoundError: A column does not exist, or the snapshot has expired.
+            UsageError: ``columns`` is empty or contains a column twice.
         """
         with self.reader() as reader:
             plan = plan_scan(reader, self.table, self.columns, self.where)
@@ -133,12 +144,12 @@ class Scan(Readable):
         return explanation(plan, whole, limited, self.row_limit, pruned)
 
     def plan(self) -> PlannedScan:
-        """Plan the scan without reading rows; printing it explains which files are left out and how the others are read.
+        """Plan the scan without reading rows. Printing the plan shows which files are skipped and how the other files are read.
 
         Raises:
-            NotFoundError: An unknown column.
-            UsageError: A column named twice, or none.
-            UnsupportedFeatureError: A file that this library cannot read.
+            NotFoundError: A column does not exist.
+            UsageError: ``columns`` is empty or contains a column twice.
+            UnsupportedFeatureError: This library cannot read a file.
         """
         return PlannedScan(plan=self._plan(self.columns))
 
@@ -152,15 +163,15 @@ class Scan(Readable):
         return plan if self.row_limit is None else limited_plan(plan, self.row_limit)
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows in Arrow batches; memory is bounded by a few batches. Planned when the first batch is requested.
+        """Yield the rows in Arrow batches. Memory is limited to a few batches. The scan is planned when the first batch is requested.
 
         Raises:
-            UnsupportedFeatureError: The predicate needs a SQL engine: use :meth:`to_spark`.
+            UnsupportedFeatureError: Arrow cannot evaluate the condition. Read with :meth:`to_spark`.
         """
         yield from self._batches(self.plan().plan)
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """Return the rows as a stream with a known schema, for writers and engines that take one."""
+        """Return the rows as a ``RecordBatchReader``, a stream with a known schema."""
         plan = self.plan().plan
         schema = plan.shape.arrow_schema()
         return pa.RecordBatchReader.from_batches(pa.schema([schema.field(name) for name in self._names(plan)]), self._batches(plan))
@@ -174,12 +185,15 @@ class Scan(Readable):
             yield batch.select(names)
 
     def to_spark(self, session: SparkSession, *, exact: bool | None = None) -> DataFrame:
-        """Return the rows as a lazy Spark DataFrame, classic or Connect; the catalog is read now, the files later.
+        """Return the rows as a lazy Spark DataFrame, classic or Connect. The catalog is read now, the files when the DataFrame runs.
 
         Args:
-            session: The session to read with.
-            exact: Whether columns must have types that hold every value (docs/reference/types.md); as the session's
-                ``spark.ducklake.read.types`` says when None.
+            session: Spark session.
+            exact: Whether to choose Spark types that represent every value (docs/reference/types.md). Default: the session's option
+                ``spark.ducklake.read.types``.
+
+        Raises:
+            UnsupportedFeatureError: Spark cannot represent a column.
         """
         from ducklake_core.engines.spark.read import read_plan
         from ducklake_core.engines.spark.session import in_session_zone
@@ -192,13 +206,13 @@ class Scan(Readable):
         return _limited(frame, self.row_limit)
 
     def count(self) -> int:
-        """Return the number of rows; the catalog alone answers where it can, without opening a file."""
+        """Return the number of rows. Reads only the catalog if it has the number; otherwise it opens the files that it needs."""
         from ducklake_core.engines.arrow.read import count_rows
 
         return count_rows(self._plan((), ("file_row_number",)), self.storage, self.row_limit)
 
     def _names(self, plan: ScanPlan) -> list[str]:
-        """Return output names in the order of the request, virtual columns where they were named."""
+        """Return the output columns in the requested order, with virtual columns only if requested."""
         if self.columns is None:
             return [*plan.schema.names, *plan.virtual]
         return self._ordered_names([*plan.schema.names, *plan.virtual])
@@ -212,7 +226,7 @@ def _limited(frame: DataFrame, most: int | None) -> DataFrame:
     if most is None:
         return frame
     if most >= 2**31:
-        raise UsageError(f"Spark's LIMIT takes 32 bits, so a limit of {most:,} rows cannot be read with it", parameter="limit")
+        raise UsageError(f"limit is {most:,}, but Spark supports at most {2**31 - 1:,}. Pass a smaller limit, or none", parameter="limit")
     return frame.limit(most)
 
 
@@ -222,7 +236,7 @@ def _quoted(name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedScan:
-    """A plan that prints itself: files in all, left out and why, and the way in which the others are read."""
+    """A plan of a scan. Printing it shows how many files are read or skipped, and why."""
 
     plan: ScanPlan
 
@@ -233,20 +247,22 @@ class PlannedScan:
         lines = [
             f"scan of {visible(plan.table)} at snapshot {plan.snapshot_id}",
             f"  columns:  {visible(', '.join((*plan.schema.names, *plan.virtual)))}",
-            f"  files:    {report.files_kept} of {report.files_total} ({size:,} bytes, {rows:,} rows before deletes)",
-            f"  left out: {report.pruned_by_partition} by partition values, {report.pruned_by_statistics} by statistics",
+            f"  files:    {report.files_kept:,} of {report.files_total:,} ({size:,} bytes, {counted(rows, 'row')} before deletes)",
+            f"  left out: {report.pruned_by_partition:,} by partition values, {report.pruned_by_statistics:,} by statistics",
         ]
         if report.not_needed_for_limit:
-            lines.append(f"            {report.not_needed_for_limit} because the others have enough rows for the limit")
+            lines.append(f"            {report.not_needed_for_limit} because the limit is reached without them")
         if plan.inlined is not None:
-            lines.append(f"  inlined:  {plan.inlined.num_rows:,} rows in the catalog")
+            lines.append(f"  inlined:  {counted(plan.inlined.num_rows, 'row')} in the catalog")
         if plan.predicate is not None:
             covered = sum(task.all_rows_match for task in plan.tasks)
-            lines.append(f"  filter:   evaluated in {len(plan.tasks) - covered} files; {covered} match as a whole")
+            lines.append(f"  filter:   evaluated in {counted(len(plan.tasks) - covered, 'file')}; {covered:,} match completely")
         ways = Counter(task.native_obstacle for task in plan.tasks)
-        lines += [f"  Arrow:    {n} files: {visible(why)}" if why else f"  Spark:    {n} files" for why, n in ways.items()]
+        lines += [
+            f"  Arrow:    {counted(n, 'file')}: {visible(why)}" if why else f"  Spark:    {counted(n, 'file')}" for why, n in ways.items()
+        ]
         if prefers_arrow([task.file.file_size_bytes for task in plan.tasks if task.native]):
-            lines.append("            in Spark Connect all files with Arrow, as too many of them are small")
+            lines.append("            Spark Connect reads all files with Arrow, because too many of them are small")
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -254,19 +270,18 @@ class PlannedScan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeFeed(Readable):
-    """A lazy feed of the changes in a table; nothing is read before one of the ``to_`` methods runs.
+    """The changes of a table between two snapshots, read when one of the ``to_`` methods is called.
 
-    Columns are ``snapshot_id``, ``rowid``, for changes ``change_type``, then the table's as they are at the last snapshot.
-
+    The columns are ``snapshot_id``, ``rowid``, for changes ``change_type``, then the columns of the table at the last snapshot.
     Attributes:
         table: The table at the last snapshot of the range.
-        kind: ``insertions``, ``deletions``, or ``changes`` for both, with updates known as such.
-        start: The first snapshot: its id, or a time, which means the first snapshot at or after it.
-        columns: Names to return in order; None for all columns.
-        where: Rows of the feed to keep: SQL text in DuckDB's dialect, or a predicate; may use the feed's own columns.
-        row_limit: Rows to return at most, whichever; None for all. :meth:`limit` sets it.
+        kind: ``insertions``, ``deletions``, or ``changes`` for both, with updates marked.
+        start: First snapshot: an id, or a time for the first snapshot at or after it.
+        columns: Names of the columns to return, in order; None for all columns.
+        where: Condition of the changes to return: SQL text in DuckDB's dialect, or a predicate. It may use the columns of the feed.
+        row_limit: Maximum number of changes to return; None for all. Set by :meth:`limit`.
         reader: Opens a read transaction on the catalog.
-        storage: How to open files.
+        storage: Opens files.
     """
 
     table: TableState
@@ -283,7 +298,7 @@ class ChangeFeed(Readable):
         what = [f"{self.kind} of {visible(self.table.qualified_name)} from snapshot {start} to {self.table.snapshot_id}"]
         what += [] if self.columns is None else [f"columns {visible(', '.join(self.columns))}"]
         what += [] if self.where is None else [f"where {condition_text(self.where)}"]
-        what += [] if self.row_limit is None else [f"at most {self.row_limit:,} rows"]
+        what += [] if self.row_limit is None else [f"at most {counted(self.row_limit, 'row')}"]
         return f"<ChangeFeed: {'; '.join(what)}>"
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
@@ -292,39 +307,45 @@ class ChangeFeed(Readable):
         return pa.RecordBatchReader.from_batches(schema, self.to_batches()).__arrow_c_stream__(requested_schema)
 
     def limit(self, n: int) -> ChangeFeed:
-        """Return the same feed of ``n`` changes at most, whichever come first: reading ends with the file that has the last of them."""
+        """Return the same feed limited to ``n`` changes. No order is defined; reading stops when enough changes are found.
+
+        Args:
+            n: Maximum number of changes.
+
+        Raises:
+            UsageError: ``n`` is not a number of rows.
+        """
         most = row_count("n", n)
         return replace(self, row_limit=most if self.row_limit is None else min(most, self.row_limit))
 
     def count(self) -> int:
-        """Return the number of changes; of the files, only row ids, snapshots and the columns of ``where`` are read."""
+        """Return the number of changes. Reads only row ids, snapshots and the columns of ``where`` from the files."""
         return sum(batch.num_rows for batch in replace(self, columns=("snapshot_id",)).to_batches())
 
     def plan(self) -> PlannedFeed:
-        """Plan the feed without reading rows; printing it shows how many files and inlined rows contribute changes.
+        """Plan the feed without reading rows. Printing the plan shows how many files and inlined rows contain changes.
 
         Raises:
-            NotFoundError: An unknown column or snapshot, or a snapshot of the range was expired.
-            UsageError: A column named twice, or none, or a time without a zone.
-            UnsupportedFeatureError: A column of the table is called like one of the feed, or this library cannot read a file.
+            NotFoundError: A column or snapshot does not exist, or a snapshot of the range has expired.
+            UsageError: ``columns`` is empty or contains a column twice, or a time has no zone.
+            UnsupportedFeatureError: A column of the table has the name of a column of the feed, or this library cannot read a file.
         """
         with self.reader() as reader:
             found = plan_changes(reader, self.table, self.kind, self.start, columns=self.columns, where=self.where)
         return PlannedFeed(plan=found)
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the changes in Arrow batches, in no particular order. Planned when the first batch is requested.
+        """Yield the changes in Arrow batches, in no particular order. The feed is planned when the first batch is requested.
 
-        Memory is bounded by a few batches; ``changes`` also holds up to 16 bytes for every row that was deleted by a snapshot
-        which added rows too.
+        Memory is limited to a few batches; ``changes`` also needs up to 16 bytes for each deleted row of snapshots that also added rows.
 
         Raises:
-            UnsupportedFeatureError: The predicate needs a SQL engine: use :meth:`to_spark`.
+            UnsupportedFeatureError: Arrow cannot evaluate the condition. Read with :meth:`to_spark`.
         """
         yield from self._batches(self.plan().plan)
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """Return the changes as a stream with a known schema, for writers and engines that take one."""
+        """Return the changes as a ``RecordBatchReader``, a stream with a known schema."""
         plan = self.plan().plan
         return pa.RecordBatchReader.from_batches(feed_arrow_schema(plan.schema), self._batches(plan))
 
@@ -335,7 +356,7 @@ class ChangeFeed(Readable):
         return batches if self.row_limit is None else first_rows(batches, self.row_limit)
 
     def to_spark(self, session: SparkSession) -> DataFrame:
-        """Return the changes as a lazy Spark DataFrame, classic or Connect; the catalog is read now, the files later."""
+        """Return the changes as a lazy Spark DataFrame, classic or Connect. The catalog is read now, the files when the DataFrame runs."""
         from ducklake_core.engines.spark.read import read_changes
         from ducklake_core.engines.spark.session import in_session_zone
 
@@ -347,7 +368,7 @@ class ChangeFeed(Readable):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedFeed:
-    """A planned feed that prints itself: its range, and what contributes changes to it."""
+    """A plan of a change feed. Printing it shows the range and the files and inlined rows with changes."""
 
     plan: ChangePlan
 
@@ -358,17 +379,17 @@ class PlannedFeed:
         lines = [
             f"{plan.kind} of {visible(shape.read.table)} from snapshot {shape.start} to {shape.end}",
             f"  columns:  {visible(', '.join(plan.schema.names))}",
-            f"  added:    {len(added)} files ({sum(task.file.file_size_bytes for task in added):,} bytes)",
-            f"  deleted:  in {len(deletions)} files, of which {sum(task.ended is not None for task in deletions)} ended as a whole",
+            f"  added:    {counted(len(added), 'file')} ({sum(task.file.file_size_bytes for task in added):,} bytes)",
+            f"  deleted:  in {counted(len(deletions), 'file')}, {sum(task.ended is not None for task in deletions):,} of them completely",
         ]
-        lines += [f"  inlined:  {one.rows.num_rows:,} rows {'deleted' if one.deleted else 'added'}" for one in plan.inlined]
+        lines += [f"  inlined:  {counted(one.rows.num_rows, 'row')} {'deleted' if one.deleted else 'added'}" for one in plan.inlined]
         if plan.pruned:
-            lines.append(f"  left out: {plan.pruned} files by partition values and statistics")
+            lines.append(f"  left out: {counted(plan.pruned, 'file')} by partition values and statistics")
         if shape.rewrites:
-            lines.append(f"  no news:  {len(shape.rewrites)} snapshots only moved rows to other files")
+            lines.append(f"  moved:    {counted(len(shape.rewrites), 'snapshot')} only moved rows to other files")
         if plan.kind == "changes":
             paired = sum(task.may_update for task in plan.tasks)
-            lines.append(f"  updates:  may be in {paired} of {len(plan.tasks)} files")
+            lines.append(f"  updates:  may be in {paired:,} of {counted(len(plan.tasks), 'file')}")
         return "\n".join(lines)
 
     __repr__ = __str__

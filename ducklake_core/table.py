@@ -1,4 +1,4 @@
-"""A table of a lake, at its newest state or at one snapshot."""
+"""Read and change one table of a lake: the class :class:`Table`."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ if TYPE_CHECKING:
 
 
 class Table(Scanned):
-    """A table. Made by :meth:`DuckLake.table`; reads happen at the snapshot it was opened at, writes at the newest one.
+    """A table, returned by :meth:`DuckLake.table`. Reads use the snapshot at which it was opened, writes the newest one.
 
-    It is also an Arrow stream of all its rows (``__arrow_c_stream__``), so libraries that take one read it as it is.
+    It is also an Arrow stream of all its rows (``__arrow_c_stream__``), which many libraries read directly.
     """
 
     def __init__(self, lake: LakeContext, state: TableState, *, at: At = None) -> None:
@@ -86,22 +86,22 @@ class Table(Scanned):
 
     @property
     def snapshot_id(self) -> int:
-        """The snapshot that reads of this object see."""
+        """Id of the snapshot that reads use."""
         return self._state.snapshot_id
 
     @property
     def schema(self) -> Schema:
-        """The columns with their ids; ``schema.to_arrow()`` gives the Arrow schema."""
+        """The columns with their ids. ``schema.to_arrow()`` returns the Arrow schema."""
         return self._state.schema
 
     @property
     def partition_spec(self) -> PartitionSpec | None:
-        """Keys that new files are partitioned by."""
+        """Partition keys of new files, None if they are not partitioned."""
         return self._state.partition_spec
 
     @property
     def sort_keys(self) -> tuple[SortKey, ...]:
-        """Order that DuckDB gives to new files: expression, direction (``ASC``, ``DESC``) and ``NULLS_FIRST`` or ``NULLS_LAST``."""
+        """Sort order of new files: expression, direction (``ASC``, ``DESC``) and ``NULLS_FIRST`` or ``NULLS_LAST``."""
         return self._state.sort_keys
 
     @property
@@ -116,16 +116,16 @@ class Table(Scanned):
 
     @property
     def options(self) -> Options:
-        """Effective options of the table (table over schema over lake, then the defaults), as typed values."""
+        """Effective options of the table as typed values. A table's option overrides the schema's, the lake's and the default."""
         return Options.from_mapping(self._state.options)
 
     def tags(self) -> dict[str, str]:
-        """Return all tags of the table by key, the comment included."""
+        """Return all tags of the table by key, including the comment."""
         with self._lake.reader() as reader:
             return object_tags(reader, self._state.id, self.snapshot_id)
 
     def column_tags(self) -> dict[str, dict[str, str]]:
-        """Return all tags of columns by the column's name, comments included; columns without any are left out."""
+        """Return all tags of columns by column name, including comments. Columns without tags are omitted."""
         with self._lake.reader() as reader:
             found = column_tags(reader, self._state.id, self.snapshot_id)
         return {column.name: found[column.id] for column in self.schema if column.id in found}
@@ -133,64 +133,71 @@ class Table(Scanned):
     def list_files(self) -> list[DataFile]:
         """Return live data files by id, each with its delete files, sizes, partition values and (masked) encryption key.
 
-        Positions that are deleted through the catalog stand in ``inlined_deletes``; inlined rows are in no file.
+        ``inlined_deletes`` contains the positions that are deleted in the catalog. Inlined rows are in no file.
         """
         with self._lake.reader() as reader:
             return [file for file, _ in data_files(reader, self._state)]
 
     def refresh(self) -> Table:
-        """Return the same table (by id, so renames do not matter) at the newest snapshot."""
+        """Return the same table at the newest snapshot. It is identified by its id, so that it may have been renamed.
+
+        Raises:
+            NotFoundError: The table was dropped.
+        """
         with self._lake.reader() as reader:
             state = self._same(reader.table_by_id(self._state.id, reader.latest_snapshot().id))
         return Table(self._lake, state)
 
     def _same(self, state: TableState) -> TableState:
-        """Return the state unless its uuid shows that it belongs to another table with this id."""
+        """Return the state, or raise an error if its uuid shows that another table has this id."""
         if state.uuid != self._state.uuid:
             raise NotFoundError(
-                f"table {self.name} is gone: the catalog was replaced, by a backup or a new lake, and {state.qualified_name} has its id",
+                f"Table {self.name} no longer exists: the catalog was replaced by a backup or a new lake, where "
+                f"{state.qualified_name} has its id. Open the lake and the table again",
                 table=self.name,
             )
         return state
 
     def info(self) -> TableInfo:
-        """Return rows, files and bytes, as :meth:`DuckLake.table_info` gives them."""
+        """Return the number of rows, files and bytes; see :meth:`DuckLake.table_info`."""
         with self._lake.reader() as reader:
             size = table_size(reader, self._state)
         return self._lake.counted(size)
 
     def column_summaries(self) -> dict[str, ColumnSummary]:
-        """Return counts and bounds of every leaf column (dotted paths), from file statistics alone."""
+        """Return counts and bounds of every leaf column (as dotted paths), from file statistics."""
         with self._lake.reader() as reader:
             return column_summaries(reader, self._state)
 
     def snapshots(self) -> list[Snapshot]:
-        """Return snapshots that changed this table, its rows or its files, or gave it a name, by id ascending."""
+        """Return the snapshots that changed this table, its files or its name, by ascending id."""
         with self._lake.reader() as reader:
             return snapshots_about(reader, self._state)
 
     def last_row_change(self, *, author: str | None = None) -> Snapshot | None:
-        """Return the newest snapshot, up to the opened one, that added or deleted rows of this table; None when it expired or never was.
+        """Return the newest snapshot, up to :attr:`snapshot_id`, that added or deleted rows of this table.
 
-        The last thousand snapshots are looked through first, and ten times as many each time: one statement where the table was changed
-        by one of them, and four whatever the number of others in a history of a million.
+        Searches the newest thousand snapshots first, then ten times as many in each further query.
 
         Args:
-            author: Only commits of this author.
+            author: Consider only commits of this author. Default: all.
+
+        Returns:
+            The snapshot, None if it has expired or no rows were ever added.
         """
         arguments.optional(storable, "author", author)
         with self._lake.reader() as reader:
             return last_row_change(reader, self._state.id, resolve_at(reader, self._at).id, author)
 
     def row_changes(self, after: int = -1, *, author: str | None = None, limit: int | None = None) -> list[Snapshot]:
-        """Return snapshots after one, up to the opened one, that added or deleted rows of this table, newest first, without expired ones.
+        """Return snapshots that added or deleted rows of this table, newest first, up to :attr:`snapshot_id`.
 
-        One statement, which looks through the log of changes from there on; with a limit, as :meth:`last_row_change` does.
+        Expired snapshots are missing. Needs one catalog query; with ``limit`` it searches as :meth:`last_row_change` does.
 
         Args:
-            after: Snapshot id.
-            author: Only commits of this author.
-            limit: How many at most.
+            after: Return only snapshots after this id. Default: all.
+            author: Consider only commits of this author. Default: all.
+            limit: Maximum number of snapshots. Default: no limit.
         """
         arguments.optional(storable, "author", author)
         after, limit = arguments.whole_number("after", after), arguments.optional(arguments.row_count, "limit", limit)
@@ -198,13 +205,16 @@ class Table(Scanned):
             return row_changes(reader, self._state.id, after, resolve_at(reader, self._at).id, author, limit)
 
     def scan(self, columns: Sequence[str] | None = None, where: Where = None, limit: int | None = None) -> Scan:
-        """Return a lazy scan at this object's snapshot: ``.to_arrow()``, ``.to_pandas()``, ``.to_spark(session)``, ``.explain()`` and more.
+        """Return a lazy scan at this table's snapshot: ``.to_arrow()``, ``.to_pandas()``, ``.to_spark(session)``, ``.explain()`` and more.
 
         Args:
-            columns: Columns to return, in order, all when None; may name ``rowid``, ``snapshot_id``, ``filename`` and
-                ``file_row_number``.
-            where: SQL text (DuckDB dialect), or a condition built with :func:`ducklake_core.col`.
-            limit: Rows to return at most, whichever; reading ends with them.
+            columns: Names of the columns to return, in order. May include the virtual columns ``rowid``, ``snapshot_id``, ``filename``
+                and ``file_row_number``. Default: all columns of the table.
+            where: SQL text (DuckDB dialect), or a condition built with :func:`ducklake_core.col`. Default: all rows.
+            limit: Maximum number of rows to return. No order is defined. Default: no limit.
+
+        Raises:
+            UsageError: ``limit`` is not a number of rows.
         """
         from ducklake_core.scan import Scan
 
@@ -218,51 +228,58 @@ class Table(Scanned):
         )
 
     def insertions(self, start: Bound, end: At = None, *, columns: Sequence[str] | None = None, where: Where = None) -> ChangeFeed:
-        """Return the rows that were added from ``start`` to ``end``, both included; see :meth:`changes` for the arguments.
+        """Return the rows that were added from ``start`` to ``end``, both inclusive.
 
-        Columns are ``snapshot_id`` (the snapshot that added the row), ``rowid``, then the table's. Rows that were deleted again
-        are there as well; an updated row is there with its new values.
+        The columns are ``snapshot_id`` (the snapshot that added the row), ``rowid``, then those of the table. The feed includes rows
+        that were deleted later, and updated rows with their new values.
 
         Args:
-            start: The first snapshot: its id, or a time with a zone.
-            end: The last snapshot; this object's when None (the default).
-            columns: Columns to return, in order; all when None (the default).
-            where: Rows to keep; all when None (the default).
+            start: First snapshot: an id, or a time with a zone for the first snapshot at or after it.
+            end: Last snapshot: an id, or a time with a zone for the last snapshot at or before it. Default: this table's snapshot.
+            columns: Names of the columns to return, in order. Default: all.
+            where: Condition on the columns of the feed. Default: all rows.
+
+        Raises:
+            NotFoundError: As in :meth:`changes`.
         """
         return self._feed("insertions", start, end, columns, where)
 
     def deletions(self, start: Bound, end: At = None, *, columns: Sequence[str] | None = None, where: Where = None) -> ChangeFeed:
-        """Return the rows that were deleted from ``start`` to ``end``, both included; see :meth:`changes` for the arguments.
+        """Return the rows that were deleted from ``start`` to ``end``, both inclusive.
 
-        Columns are ``snapshot_id`` (the snapshot that deleted the row), ``rowid``, then the table's; an updated row is there with
-        its old values.
+        The columns are ``snapshot_id`` (the snapshot that deleted the row), ``rowid``, then those of the table. The feed includes
+        updated rows with their old values.
 
         Args:
-            start: The first snapshot: its id, or a time with a zone.
-            end: The last snapshot; this object's when None (the default).
-            columns: Columns to return, in order; all when None (the default).
-            where: Rows to keep; all when None (the default).
+            start: First snapshot: an id, or a time with a zone for the first snapshot at or after it.
+            end: Last snapshot: an id, or a time with a zone for the last snapshot at or before it. Default: this table's snapshot.
+            columns: Names of the columns to return, in order. Default: all.
+            where: Condition on the columns of the feed. Default: all rows.
+
+        Raises:
+            NotFoundError: As in :meth:`changes`.
         """
         return self._feed("deletions", start, end, columns, where)
 
     def changes(self, start: Bound, end: At = None, *, columns: Sequence[str] | None = None, where: Where = None) -> ChangeFeed:
-        """Read the changes from ``start`` to ``end``, both included.
+        """Return the changes from ``start`` to ``end``, both inclusive.
 
-        Lazy like a scan: ``.to_arrow()``, ``.to_batches()``, ``.to_reader()``, ``.to_spark(session)``, ``.plan()``. Columns are
-        ``snapshot_id``, ``rowid``, ``change_type``, then the table's as they are at ``end``. ``change_type`` is ``insert``, ``delete``,
-        or for a row that one snapshot deleted and added under the same row id ``update_preimage`` and ``update_postimage``.
-        Merging, flushing and rewriting files are no changes. See docs/how-to/change-feed.md.
+        The feed is lazy like a scan: ``.to_arrow()``, ``.to_batches()``, ``.to_reader()``, ``.to_spark(session)``, ``.plan()``. The
+        columns are ``snapshot_id``, ``rowid``, ``change_type``, then those of the table at ``end``. ``change_type`` is ``insert`` or
+        ``delete``. If one snapshot deleted and added a row with the same row id, the types are ``update_preimage`` and
+        ``update_postimage``. Merging, flushing and rewriting files are no changes. See docs/how-to/change-feed.md.
 
         Args:
-            start: The first snapshot: its id, or a time with a zone, which means the first snapshot at or after it.
-            end: The last snapshot: its id, or a time with a zone, which means the last snapshot at or before it; this object's
-                snapshot when None. Nothing comes of a range that ends before it starts.
-            columns: Columns to return, in order, all when None.
+            start: First snapshot: an id, or a time with a zone for the first snapshot at or after it.
+            end: Last snapshot: an id, or a time with a zone for the last snapshot at or before it. Default: this table's snapshot. The
+                feed is empty if ``end`` is before ``start``.
+            columns: Names of the columns to return, in order. Default: all.
             where: SQL text (DuckDB dialect), or a condition built with :func:`ducklake_core.col`, over the columns of the feed.
+                Default: all changes.
 
         Raises:
-            NotFoundError: When the feed runs or is planned: a snapshot of the range was expired, so that changes would be missing.
-                At once: ``end`` does not exist, or the table did not exist then.
+            NotFoundError: ``end`` or the table at ``end`` does not exist. When the feed runs or is planned: a snapshot of the range has
+                expired, so that changes would be missing.
         """
         return self._feed("changes", start, end, columns, where)
 
@@ -293,14 +310,22 @@ class Table(Scanned):
         inline: bool | None = None,
         **commit: Unpack[CommitOptions],
     ) -> WriteResult:
-        """Add rows. The arguments are as in :meth:`DuckLake.write`; ``commit`` takes author, message, extra_info and commit_id.
+        """Append rows.
 
         Args:
-            data: Rows, as :meth:`DuckLake.write` takes them.
-            schema_evolution: ``strict`` (the default) or ``additive``.
-            missing_columns: ``error`` or ``null``, for columns that ``data`` lacks.
-            inline: Whether few rows are kept in the catalog; Arrow data only when None (the default).
+            data: Rows, as in :meth:`DuckLake.write`.
+            schema_evolution: ``strict`` or ``additive``, as in :meth:`DuckLake.write`. Default: ``strict``.
+            missing_columns: ``error`` or ``null``: treatment of columns that ``data`` lacks, as in :meth:`DuckLake.write`. Default:
+                ``error`` under ``strict``, ``null`` under ``additive``.
+            inline: Whether to store few rows in the catalog: None for Arrow data only, True for Spark DataFrames, too. Default: None.
             **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+
+        Returns:
+            Snapshot id, rows, files and bytes of the write.
+
+        Raises:
+            SchemaError: Data and table do not match; the message lists every difference.
+            CommitConflictError: Another writer changed the table's columns meanwhile.
         """
         request = WriteRequest(name=self.name, schema_evolution=schema_evolution, missing_columns=missing_columns, inline=inline)
         return self._write(data, request, commit)
@@ -318,22 +343,31 @@ class Table(Scanned):
         read_at: int | None = None,
         **commit: Unpack[CommitOptions],
     ) -> WriteResult:
-        """Replace the rows that match ``where``, or those of ``partitions``, (all without either) by ``data``, in one commit.
+        """Replace rows of the table by ``data``, in one commit: the rows that match ``where``, those of ``partitions``, or all rows.
 
         Args:
-            data: Rows that are all within what is replaced; one outside is an error before anything is committed. Without rows, what is
-                replaced is deleted, and the columns of ``data`` do not matter.
-            where: SQL text, or a condition built with :func:`ducklake_core.col`.
-            partitions: Partitions of the table's present keys, each by the values of all keys, named as in ``partition_by``:
-                ``[{"carrier": "UA", "month(day)": 3}]``; None is NULL. ``"in_data"`` replaces those partitions that rows of ``data``
-                are in, and leaves all others alone (dynamic partition overwrite).
-            schema_evolution: As in :meth:`DuckLake.write`; ``missing_columns``, ``inline`` and ``commit`` too.
-            concurrent_appends: What happens when another writer commits rows to the replaced slice after this call has read it:
-                ``fail`` raises a conflict, ``replace`` replaces these rows too. Rows outside of the slice are never in the way.
-            read_at: Id of the snapshot that ``data`` was computed from. With it, rows that were committed to the slice after that
-                snapshot count as well, and not only those that come while this call runs.
+            data: New rows. All of them must be in the replaced slice. If there are none, the slice is deleted, and the columns of
+                ``data`` are ignored.
+            where: SQL text (DuckDB dialect), or a condition built with :func:`ducklake_core.col`. Default: all rows.
+            partitions: Partitions of the table's current keys, each with the values of all keys, named as in ``partition_by``:
+                ``[{"carrier": "UA", "month(day)": 3}]``; None is NULL. ``"in_data"`` replaces the partitions that ``data`` has rows
+                for, and keeps all others (dynamic partition overwrite).
+            schema_evolution: ``strict`` or ``additive``, as in :meth:`DuckLake.write`. Default: ``strict``.
+            missing_columns: ``error`` or ``null``, as in :meth:`DuckLake.write`.
+            inline: Whether to store few rows in the catalog, as in :meth:`append`.
+            concurrent_appends: Treatment of rows that another writer commits to the replaced slice after this call has read it:
+                ``fail`` raises :class:`CommitConflictError`, ``replace`` replaces them, too. Rows outside the slice never conflict.
+                Default: ``fail``.
+            read_at: Id of the snapshot from which ``data`` was computed. With it, rows that were committed to the slice after that
+                snapshot are concurrent, too, and not only those committed during this call.
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+
+        Returns:
+            Snapshot id, rows, files and bytes of the write.
 
         Raises:
+            SchemaError: Data and table do not match; the message lists every difference.
+            UsageError: A row of ``data`` is outside the slice. Nothing was committed.
             CommitConflictError: Another writer has added rows to the slice meanwhile, or changed the table's columns.
         """
         request = WriteRequest(
@@ -359,16 +393,26 @@ class Table(Scanned):
         inline: bool | None = None,
         **commit: Unpack[CommitOptions],
     ) -> WriteResult:
-        """Replace the rows whose ``on`` columns equal those of a row of ``data``, and add the others, in one commit.
+        """Update the rows whose key is in ``data``, and insert the other rows of ``data``, in one commit.
 
-        Columns that ``data`` lacks keep their values in the rows that match, whatever ``missing_columns`` says: the rows are updated and
-        keep their row ids. New rows get the column's default or, where ``missing_columns="null"`` or ``schema_evolution="additive"``
-        allows it, NULL.
+        Matched rows keep their row ids and their values of columns that ``data`` lacks. For such columns, new rows get the default.
+        Without a default they get NULL, if ``missing_columns="null"`` or ``schema_evolution="additive"`` is set.
 
         Args:
-            data: The rows; no two with the same key.
+            data: Rows, as in :meth:`DuckLake.write`. Keys must be unique and not NULL.
             on: Name of the key column, or names of several.
-            schema_evolution: As in :meth:`DuckLake.write`; ``missing_columns``, ``inline`` and ``commit`` too.
+            schema_evolution: ``strict`` or ``additive``, as in :meth:`DuckLake.write`. Default: ``strict``.
+            missing_columns: ``error`` or ``null``, as in :meth:`DuckLake.write`.
+            inline: Whether to store few rows in the catalog, as in :meth:`append`.
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+
+        Returns:
+            Snapshot id, rows, files and bytes of the write.
+
+        Raises:
+            UsageError: A key of ``data`` is NULL or repeated; the message shows it.
+            SchemaError: Data and table do not match; the message lists every difference.
+            CommitConflictError: Another writer changed the same rows, or rows with the same keys, meanwhile.
         """
         request = WriteRequest(
             name=self.name,
@@ -392,37 +436,40 @@ class Table(Scanned):
         spark: SparkSession | None = None,
         **commit: Unpack[CommitOptions],
     ) -> WriteResult:
-        """Make Parquet files of another writer part of the table, as they are and where they are. No row is read or copied.
+        """Add existing Parquet files to the table without copying them. Reads only their footers.
 
-        **From then on the files belong to the lake**: once their rows are deleted, overwritten, merged or expired, ``cleanup_old_files``
-        deletes the files themselves, regardless of who wrote them and who else reads them. Nothing may change them any more.
+        **The files belong to the lake afterwards**: once their rows are deleted, overwritten, merged or expired, ``cleanup_old_files``
+        deletes the files, even if other programs read them. Do not modify the files after adding them.
 
-        Columns are found by name without regard to case. A column of a file has the table's type or one that DuckDB
-        widens to it: fewer bits of the same kind of number, unsigned ones in a wider signed column, decimals with fewer digits, any
-        unit of timestamps.
+        Columns are matched by name without regard to case. A column of a file must have the table's type or a type that DuckDB widens
+        to it: fewer bits of the same kind of number, unsigned integers in a wider signed column, decimals with fewer digits, any unit
+        of timestamps.
 
         Args:
-            paths: A file, a folder with everything below it (hidden files and ``_SUCCESS`` are left out), a pattern (``*``, ``?``,
-                ``**``), or several of these. Files without rows are left out.
-            hive_partitioning: Whether directories ``key=value`` of a path are columns of the table: in every path (True), where
-                they are called like one (None), or nowhere (False). They win over a column of the file.
-            allow_missing: Whether files may lack columns, which then have their initial default, or NULL.
-            ignore_extra_columns: Whether files may have columns that the table does not have.
-            allow_duplicates: Whether a file may be added that is in the catalog already. Its rows are then there twice, and deleting
-                one entry deletes the file of both: for experiments only.
-            for_duckdb: Whether DuckDB must be able to read the files (the default). False also adds files with repeated columns that
-                lack the annotation LIST, as protobuf and Thrift writers make them: this library and Spark read them, DuckDB returns
-                NULL or fails.
-            spark: Reads the footers on the executors of a session, for very many files; otherwise threads of this process do.
-            commit: author, message, extra_info and commit_id, as in :meth:`DuckLake.write`.
+            paths: A file, a folder with everything below it (except hidden files and ``_SUCCESS``), a pattern (``*``, ``?``, ``**``),
+                or a list of these. Files without rows are skipped.
+            hive_partitioning: Whether ``key=value`` directories in a path are columns of the table: True for all such directories, None
+                for those with the name of a column, False for none. They take precedence over a column of the file. Default: None.
+            allow_missing: Whether files may lack columns, which then have their initial default or NULL. Default: False.
+            ignore_extra_columns: Whether files may have columns that the table lacks. Default: False.
+            allow_duplicates: Whether a file may be added that the catalog already contains. The table then has its rows twice, and
+                deleting one entry deletes the file of both, so use it only for experiments. Default: False.
+            for_duckdb: Whether DuckDB must be able to read the files. False also adds files with repeated columns without the annotation
+                LIST, as protobuf and Thrift writers create them: this library and Spark read them, DuckDB returns NULL or fails. Default:
+                True.
+            spark: Spark session whose executors read the footers, for very many files. Default: threads of this process read them.
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+
+        Returns:
+            Snapshot id, rows, files and bytes of the files.
 
         Raises:
-            NotFoundError: Nothing is there.
-            CorruptFileError: A file is no Parquet file, or is cut.
+            NotFoundError: A path does not exist, or matches no file.
+            CorruptFileError: A file is not a Parquet file, or is truncated.
             SchemaError: A column is missing, unknown, of another type, or has NULLs that the table does not allow.
-            UsageError: The table is partitioned, and neither path nor statistics determine the value of a key for all rows of a file.
-            AlreadyExistsError: A file belongs to the lake already, or is scheduled for deletion.
-            UnsupportedFeatureError: A place that the lake may not name, an encrypted lake, or a column that only DuckDB adds.
+            UsageError: The table is partitioned, and neither path nor statistics determine the partition of all rows of a file.
+            AlreadyExistsError: A file already belongs to the lake, or is scheduled for deletion.
+            UnsupportedFeatureError: The lake may not name the path, the lake is encrypted, or a file has a column that only DuckDB adds.
         """
         with self._transaction(commit) as tx:
             tx.add_data_files(
@@ -450,7 +497,7 @@ class Table(Scanned):
         self._lake.database.check_not_read_only()
         if self._at is not None:
             raise UsageError(
-                f"table {self.name} was opened at snapshot {self.snapshot_id} and cannot be written; open it without at=...",
+                f"Table {self.name} cannot be written, because it was opened at snapshot {self.snapshot_id}. Open it without at=...",
                 table=self.name,
                 snapshot_id=self.snapshot_id,
             )
@@ -458,14 +505,20 @@ class Table(Scanned):
     # Change rows
 
     def delete(self, where: Where, *, spark: SparkSession | None = None, **commit: Unpack[CommitOptions]) -> WriteResult:
-        """Delete the rows for which ``where`` is true. ``where=None`` deletes all rows.
-
-        With ``spark``, a session, the rows are found by its executors.
+        """Delete the rows that match a condition.
 
         Args:
-            where: SQL text, or a condition built with :func:`ducklake_core.col`; None for all rows.
-            spark: Session whose executors find the rows; this process does when None (the default).
+            where: SQL text (DuckDB dialect), or a condition built with :func:`ducklake_core.col`. None deletes all rows.
+            spark: Spark session whose executors find the rows. Default: this process finds them.
             **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+
+        Returns:
+            Snapshot id, rows, files and bytes of the write.
+
+        Raises:
+            NotFoundError: A column of the condition does not exist.
+            UnsupportedFeatureError: Arrow cannot evaluate the condition, and ``spark`` is not given.
+            CommitConflictError: Another writer changed the same rows meanwhile.
         """
         with self._transaction(commit) as tx:
             tx.delete(self.name, where, spark=spark)
@@ -474,19 +527,24 @@ class Table(Scanned):
     def update(
         self, values: Mapping[str, object], *, where: Where = None, spark: SparkSession | None = None, **commit: Unpack[CommitOptions]
     ) -> WriteResult:
-        """Change columns of the rows for which ``where`` is true (all without it), in one commit. Rows keep their row ids.
+        """Update columns of the rows that match a condition, in one commit. Rows keep their row ids.
 
         Args:
-            values: For each column the value that it gets: SQL text over the columns of the row (DuckDB dialect;
-                ``{"price": "price * 1.1", "name": "'new'"}``), or a Python value other than a string as a constant.
-            where: SQL text, or a condition built with :func:`ducklake_core.col`.
-            spark: A Spark session, whose executors do the work, and which evaluates what Arrow does not (see
-                docs/how-to/row-changes.md). Without it the work is done in this process.
+            values: New value of each column: SQL text over the columns of the row (DuckDB dialect), such as ``{"price": "price * 1.1",
+                "name": "'new'"}``, or any other Python value as a constant.
+            where: SQL text (DuckDB dialect), or a condition built with :func:`ducklake_core.col`. Default: all rows.
+            spark: Spark session that evaluates the expressions, including those that Arrow does not support
+                (docs/how-to/row-changes.md). Default: this process does the work.
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+
+        Returns:
+            Snapshot id, rows, files and bytes of the write.
 
         Raises:
-            UnsupportedFeatureError: An expression that only a SQL engine can evaluate, and no session.
-            SchemaError: A value that does not fit its column, NULL in a NOT NULL column.
-            NotFoundError: A column that does not exist.
+            UnsupportedFeatureError: Arrow cannot evaluate an expression, and ``spark`` is not given.
+            SchemaError: A value does not fit its column, or a NOT NULL column would get NULL.
+            NotFoundError: A column does not exist.
+            CommitConflictError: Another writer changed the same rows meanwhile.
         """
         with self._transaction(commit) as tx:
             tx.update(self.name, values, where=where, spark=spark)
@@ -495,20 +553,19 @@ class Table(Scanned):
     def merge(
         self, source: FrameLike, *, on: str | Sequence[str], missing_columns: MissingColumns | None = None, **commit: Unpack[CommitOptions]
     ) -> Merge[WriteResult]:
-        """Change, delete and add rows from a source, in one commit: name the branches, then ``execute()``.
+        """Update, delete and insert rows from a source, in one commit. Add the branches to the result, then call ``execute()``.
 
         Args:
-            source: Rows as :meth:`DuckLake.write` takes them. Those in this process are held in memory; a Spark DataFrame's session
-                does the work.
-            on: Name or names of columns that both have, or a condition over ``t.column`` (the table) and ``s.column`` (the source)
-                with at least one equality of a column of each. NULL equals nothing.
-            missing_columns: What ``when_not_matched_insert()`` does when the source lacks columns of the table that have no default:
-                ``error`` (the default) raises :class:`SchemaError`, ``null`` writes NULL. Values that are named one by one are written as
-                they are named.
+            source: Rows, as in :meth:`DuckLake.write`. Rows of this process are held in memory; the session of a Spark DataFrame does
+                the work.
+            on: Name or names of columns that both sides have, or a condition over ``t.column`` (the table) and ``s.column`` (the
+                source) with at least one equality between the two. NULL equals nothing.
+            missing_columns: Treatment of columns without a default that the source lacks, in ``when_not_matched_insert()``: ``error``
+                raises :class:`SchemaError`, ``null`` writes NULL. Branches with explicit values are not affected. Default: ``error``.
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
 
         Returns:
-            The merge, to which branches are added; see :class:`~ducklake_core.merge_builder.Merge`. ``commit`` is as for
-            :meth:`append`.
+            The merge, to which branches are added; see :class:`~ducklake_core.merge_builder.Merge`.
         """
         self._check_writable()
         arguments.check_commit(commit)
@@ -523,22 +580,25 @@ class Table(Scanned):
     def restore(
         self, at: At, *, columns: RestoredColumns | None = None, spark: SparkSession | None = None, **commit: Unpack[CommitOptions]
     ) -> WriteResult:
-        """Make the rows those of an earlier snapshot, as a new snapshot: history stays as it is, and later snapshots can be restored too.
+        """Restore the rows of an earlier snapshot. Commits a new snapshot, so that later snapshots can be restored, too.
 
-        Rows that are the same are left alone; those that came since are deleted, and those that went are written again with
-        the row ids that they had.
+        Unchanged rows stay where they are. Rows added since are deleted, and deleted rows are written again with their row ids.
 
         Args:
-            at: Id of the snapshot, or a time with a zone, which means the last snapshot at or before it.
-            columns: What becomes of the columns when they were changed since: ``"then"`` makes them those of the snapshot again,
-                values of columns that were dropped included; ``"now"`` leaves them as they are, where earlier rows have what
-                they would have today. Required then.
-            spark: A Spark session, whose executors do the work. Without it the work is done in this process.
+            at: Snapshot id, or a time with a zone for the last snapshot at or before it.
+            columns: Treatment of columns that have changed since; required in this case. ``"then"`` restores the columns of the
+                snapshot, including dropped columns with their values. ``"now"`` keeps the current columns and converts the earlier
+                rows.
+            spark: Spark session whose executors do the work. Default: this process does the work.
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+
+        Returns:
+            Snapshot id, rows, files and bytes of the write.
 
         Raises:
-            NotFoundError: There is no such snapshot (any more), or the table did not exist then.
-            UsageError: The columns were changed since, and ``columns`` is not given; or ``"then"`` takes away a column that the
-                table is partitioned or sorted by now.
+            NotFoundError: The snapshot does not exist or has expired, or it does not have the table.
+            UsageError: The columns have changed since, and ``columns`` is not given; or ``"then"`` would remove a column by which the
+                table is partitioned or sorted now.
         """
         with self._transaction(commit) as tx:
             tx.restore(self.name, at=at, columns=columns, spark=spark)
@@ -555,14 +615,18 @@ class Table(Scanned):
         if_not_exists: bool = False,
         **commit: Unpack[CommitOptions],
     ) -> Snapshot | None:
-        """Add a nullable column or field at the end; rows that are there have its default. See :meth:`Transaction.add_column`.
+        """Add a nullable column or field at the end. Existing rows have the default. See :meth:`Transaction.add_column`.
 
         Args:
             column: Name of the new column, or path of a field.
-            data_type: Type of DuckLake or DuckDB as a string, or an Arrow type.
-            default: Value of rows that lack it; NULL when None (the default).
-            if_not_exists: Whether to do nothing when it exists, instead of raising. Default: False.
+            data_type: Type as a string (of DuckLake or DuckDB), or an Arrow type.
+            default: Value of existing rows and of new rows that lack the column. Default: NULL.
+            if_not_exists: Whether to do nothing if the column exists. Default: False, which raises an error.
             **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+
+        Raises:
+            AlreadyExistsError: The column exists.
+            SchemaError: The type is not supported, or the default does not fit it.
         """
         with self._transaction(commit) as tx:
             tx.add_column(self.name, column, data_type, default=default, if_not_exists=if_not_exists)
@@ -573,32 +637,44 @@ class Table(Scanned):
 
         Args:
             column: Name of the column, or path of a field.
-            if_exists: Whether to do nothing when there is no such column, instead of raising. Default: False.
+            if_exists: Whether to do nothing if the column does not exist. Default: False, which raises an error.
             **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+
+        Raises:
+            NotFoundError: The column does not exist.
+            UsageError: The table is partitioned or sorted by the column, or it is the only one.
         """
         with self._transaction(commit) as tx:
             tx.drop_column(self.name, column, if_exists=if_exists)
         return tx.result.snapshot
 
     def rename_column(self, column: ColumnName, new_name: str, **commit: Unpack[CommitOptions]) -> Snapshot | None:
-        """Rename a column or field; ``new_name`` is the name as it is, without a path.
+        """Rename a column or field.
 
         Args:
             column: Name of the column, or path of a field.
-            new_name: The new name, without a path.
+            new_name: New name, without a path.
             **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+
+        Raises:
+            NotFoundError: The column does not exist.
+            AlreadyExistsError: Another column has the new name.
         """
         with self._transaction(commit) as tx:
             tx.rename_column(self.name, column, new_name)
         return tx.result.snapshot
 
     def set_column_type(self, column: ColumnName, data_type: TypeLike, **commit: Unpack[CommitOptions]) -> Snapshot | None:
-        """Give a column or field a type that can hold its values; a struct may gain and lose fields by it.
+        """Change the type of a column or field to a wider type. A struct may gain and lose fields.
 
         Args:
             column: Name of the column, or path of a field.
-            data_type: Type of DuckLake or DuckDB as a string, or an Arrow type.
+            data_type: Type as a string (of DuckLake or DuckDB), or an Arrow type.
             **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+
+        Raises:
+            NotFoundError: The column does not exist.
+            SchemaError: The new type cannot represent all values of the old one.
         """
         with self._transaction(commit) as tx:
             tx.set_column_type(self.name, column, data_type)
@@ -607,106 +683,134 @@ class Table(Scanned):
     def set_default(
         self, column: ColumnName, value: object = None, *, expression: str | None = None, **commit: Unpack[CommitOptions]
     ) -> Snapshot | None:
-        """Give a column another default for new rows: a value, or SQL that is computed when rows lack it.
+        """Set the default of a column for new rows: a value, or SQL that is computed for each statement.
 
         Args:
             column: Name of the column, or path of a field.
-            value: The value; None for no default.
-            expression: SQL instead of a value, computed for each statement.
+            value: The value. Default: no default.
+            expression: SQL to compute, instead of ``value``.
             **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+
+        Raises:
+            NotFoundError: The column does not exist.
+            SchemaError: The value does not fit the column.
         """
         with self._transaction(commit) as tx:
             tx.set_default(self.name, column, value, expression=expression)
         return tx.result.snapshot
 
     def drop_default(self, column: ColumnName, **commit: Unpack[CommitOptions]) -> Snapshot | None:
-        """Take away a column's default.
+        """Remove the default of a column.
 
         Args:
             column: Name of the column, or path of a field.
             **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+
+        Raises:
+            NotFoundError: The column does not exist.
         """
         with self._transaction(commit) as tx:
             tx.drop_default(self.name, column)
         return tx.result.snapshot
 
     def set_not_null(self, column: ColumnName, *, spark: SparkSession | None = None, **commit: Unpack[CommitOptions]) -> Snapshot | None:
-        """Make a column NOT NULL, after its data proves that it can be; with ``spark``, a session, its executors look.
+        """Make a column NOT NULL, after a check that it has no NULL.
 
         Args:
             column: Name of the column, or path of a field.
-            spark: Session whose executors check the rows; this process does when None (the default).
+            spark: Spark session whose executors check the rows. Default: this process checks them.
             **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+
+        Raises:
+            NotFoundError: The column does not exist.
+            SchemaError: The column has NULLs.
         """
         with self._transaction(commit) as tx:
             tx.set_not_null(self.name, column, spark=spark)
         return tx.result.snapshot
 
     def drop_not_null(self, column: ColumnName, **commit: Unpack[CommitOptions]) -> Snapshot | None:
-        """Let a column be NULL.
+        """Make a column nullable.
 
         Args:
             column: Name of the column, or path of a field.
             **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+
+        Raises:
+            NotFoundError: The column does not exist.
         """
         with self._transaction(commit) as tx:
             tx.drop_not_null(self.name, column)
         return tx.result.snapshot
 
     def set_partitioned_by(self, keys: Sequence[str], **commit: Unpack[CommitOptions]) -> Snapshot | None:
-        """Partition new files by other keys: ``"carrier"``, ``"month(day)"``, ``"bucket(8, id)"``.
+        """Set the partition keys of new files: ``"carrier"``, ``"month(day)"``, ``"bucket(8, id)"``.
 
         Args:
-            keys: The partition keys, in order.
+            keys: Partition keys, in order.
             **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+
+        Raises:
+            NotFoundError: A column does not exist.
+            SchemaError: A key does not fit the type of its column.
         """
         with self._transaction(commit) as tx:
             tx.set_partitioned_by(self.name, keys)
         return tx.result.snapshot
 
     def reset_partitioned_by(self, **commit: Unpack[CommitOptions]) -> Snapshot | None:
-        """No longer partition new files."""
+        """Stop partitioning new files. Existing files keep their partitions."""
         with self._transaction(commit) as tx:
             tx.reset_partitioned_by(self.name)
         return tx.result.snapshot
 
     def set_sorted_by(self, keys: Sequence[str], **commit: Unpack[CommitOptions]) -> Snapshot | None:
-        """Sort new files by other keys: ``"day DESC NULLS FIRST"``, ``"lower(carrier)"``.
+        """Set the sort order of new files: ``"day DESC NULLS FIRST"``, ``"lower(carrier)"``.
 
         Args:
-            keys: The sort keys, in order.
+            keys: Sort keys, in order.
             **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+
+        Raises:
+            NotFoundError: A column does not exist.
         """
         with self._transaction(commit) as tx:
             tx.set_sorted_by(self.name, keys)
         return tx.result.snapshot
 
     def reset_sorted_by(self, **commit: Unpack[CommitOptions]) -> Snapshot | None:
-        """No longer sort new files."""
+        """Stop sorting new files."""
         with self._transaction(commit) as tx:
             tx.reset_sorted_by(self.name)
         return tx.result.snapshot
 
     def set_comment(self, text: str | None, *, column: ColumnName | None = None, **commit: Unpack[CommitOptions]) -> Snapshot | None:
-        """Comment on the table or one of its columns; None takes the comment away.
+        """Set or delete the comment on the table or on one of its columns.
 
         Args:
             text: The comment; None deletes it.
-            column: Name of a column, or path of a field; the table when None (the default).
+            column: Name of a column, or path of a field. Default: the table.
             **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+
+        Raises:
+            NotFoundError: The column does not exist.
         """
         with self._transaction(commit) as tx:
             tx.set_comment(self.name, text, column=column)
         return tx.result.snapshot
 
     def set_tag(self, key: str, value: str | None, *, column: ColumnName | None = None, **commit: Unpack[CommitOptions]) -> Snapshot | None:
-        """Give the table a tag: a string under a key; None takes the tag away. A column can have the tag ``comment`` alone.
+        """Set or delete a tag, a string under a key, on the table or on one of its columns. Columns can only have the tag ``comment``.
 
         Args:
             key: Key of the tag.
-            value: The value; None deletes the tag.
-            column: Name of a column, or path of a field; the table when None (the default).
+            value: Value of the tag; None deletes the tag.
+            column: Name of a column, or path of a field. Default: the table.
             **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+
+        Raises:
+            NotFoundError: The column does not exist.
+            UnsupportedFeatureError: ``column`` is given, and ``key`` is not ``comment``.
         """
         with self._transaction(commit) as tx:
             tx.set_tag(self.name, key, value, column=column)

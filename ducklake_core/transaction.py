@@ -1,4 +1,4 @@
-"""Several changes as one snapshot."""
+"""Commit several changes as one snapshot: the class :class:`Transaction`."""
 
 from __future__ import annotations
 
@@ -118,20 +118,21 @@ Given = TypeVar("Given")
 
 # The life of a transaction:
 #
-#   __enter__   take the base snapshot, and search for an earlier run with the same commit id
-#   a call      _is_done notes the operation, _whole_or_nothing undoes a call that fails, _stage applies a step to a table
+#   __enter__   read the base snapshot, and search for an earlier run with the same commit id
+#   a call      _is_done records the operation, _whole_or_nothing undoes a call that fails, _stage applies a step to a table
 #   __exit__    publish the steps as one snapshot, planning again after conflicts; after an error, delete all files
 #
-# When an earlier run has committed (``repeated``), calls only note their operation. The end compares the notes with those of the earlier
-# run: the same commit id for other work is an error, not a success.
+# If an earlier run has committed (``repeated``), calls only record their operation. At the end, the records are compared with those of the
+# earlier run: it is an error to use the same commit id for other work.
 class Transaction:
-    """Changes staged against one snapshot. Made by :meth:`DuckLake.transaction`.
+    """Changes to be committed as one snapshot, created by :meth:`DuckLake.transaction`.
 
-    Rows are written to files at once, by each call, or kept for the catalog when they are few; nothing is visible before
-    the block ends.  Every call sees the rows that were committed when the block began and what earlier calls have made of them, and so
-    do reads by :meth:`table`.  When another writer gets in between, changes to rows are carried out again on the newest snapshot, in the
-    same order and with the same new rows, and committed then, unless rows were read in the block of a table that others have changed;
-    that, and changes to columns, raise :class:`CommitConflictError`.
+    Each call writes its rows to files immediately, or keeps few rows for the catalog. Nothing is visible before the block ends. Every
+    call, and reads with :meth:`table`, see the rows that were committed when the block began, with the changes of earlier calls.
+
+    If another writer commits first, changes of rows are applied again to the newest snapshot, in the same order and with the same new
+    rows. A :class:`CommitConflictError` is raised if the block has read rows of a table that another writer changed, or if the columns
+    of a table changed.
     """
 
     def __init__(
@@ -161,22 +162,22 @@ class Transaction:
         if self._base is None:
             self._base = self._lake.table_cache.read(self._lake.database, self._lake.info)
         self._staged = StagedCatalog(self._lake, self._base.snapshot, self._base.options, self._base.history)
-        # After the base is known: the commit itself reads later snapshots, so that no earlier run is overlooked.
+        # After the base is known: the commit itself reads later snapshots, so that every earlier run is found.
         if self._coordinator.given:
             self._repeated = Committer(self._lake.database).find_commit(self._coordinator.commit_id)
         if Options.from_mapping(self._staged.options.effective()).require_commit_message and not self._coordinator.message:
-            raise UsageError("this lake requires a commit message, by its option require_commit_message", parameter="message")
+            raise UsageError("This lake requires a commit message (option require_commit_message). Pass message=...", parameter="message")
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         try:
             self._finish(error)
         finally:
-            # In every case: until then, sweeps of other processes keep the files of this write.
+            # Even after an error: until then, sweeps of other processes keep the files of this write.
             self._coordinator.end()
 
     def _finish(self, error: BaseException | None) -> None:
-        """Commit, unless an error has ended the block."""
+        """Commit, unless the block has raised an error."""
         if error is not None:
             self._coordinator.discard()
         elif self._repeated is not None:
@@ -201,50 +202,53 @@ class Transaction:
 
     @property
     def result(self) -> TransactionResult:
-        """The outcome of the transaction; available once the block has ended without an error.
+        """The outcome of the transaction, available after the block has ended without an error.
 
         Raises:
-            UsageError: Before that.
+            UsageError: The block has not ended, or has failed.
         """
         if self._result is None:
-            raise UsageError("the transaction has no result: its block has not ended, or it failed")
+            raise UsageError("The transaction has no result yet. Read it after the with block has ended without an error")
         return self._result
 
     @property
     def repeated(self) -> Snapshot | None:
-        """The snapshot that an earlier run committed with the same commit id; while it is there, calls do nothing."""
+        """The snapshot of an earlier run with the same commit id, None if there is none. If there is one, calls do nothing."""
         return self._repeated
 
     @property
     def is_on_recent_base(self) -> bool:
-        """Return whether the transaction was planned on a snapshot that was seen before the call."""
+        """Return whether the base snapshot was read before the call, for a transaction that does not depend on the newest one."""
         return self._coordinator.is_recent
 
     def table(self, name: str) -> TransactionTable:
-        """Return a table for reads, as the transaction has made it so far.
+        """Return a table for reads that include the changes of this transaction.
 
         Args:
             name: ``table`` or ``schema.table``.
 
         Raises:
             NotFoundError: There is no such table, or the transaction has dropped it.
+            UsageError: An earlier run has committed the transaction.
         """
         if self._repeated is not None:
-            raise UsageError("an earlier run has committed this transaction, so it stages nothing to read: see Transaction.repeated")
+            raise UsageError(
+                "An earlier run has committed this transaction, so it has no changes to read. Test tx.repeated first, and read "
+                "from the lake instead"
+            )
         return TransactionTable(self._lake, self._coordinator, name, lambda: self._catalog)
 
     def guard(self, name: str) -> None:
-        """Let nobody get in between: the commit fails when others have changed rows or columns of a table since the block began.
+        """Make the commit fail if another writer changes rows or columns of a table after the block began.
 
-        Rows that were read in the block, to decide whether to commit, are then still those that the commit builds on. Without it a
-        plain append goes on top of what others have added.
+        Use it if the block reads rows to decide what to commit. Without it, an append succeeds even if another writer has added rows.
 
         Args:
             name: ``table`` or ``schema.table``.
 
         Raises:
-            CommitConflictError: When the block ends, if another writer was faster.
             NotFoundError: There is no such table.
+            CommitConflictError: At the end of the block: another writer has changed the table.
         """
         if self._is_done("guard", name):
             return
@@ -261,11 +265,18 @@ class Transaction:
         missing_columns: MissingColumns | None = None,
         inline: bool | None = None,
     ) -> None:
-        """Add rows to a table; see :meth:`DuckLake.write` for the arguments.
+        """Append rows to a table.
 
         Args:
             name: ``table`` or ``schema.table``.
-            data: Rows, as :meth:`DuckLake.write` takes them.
+            data: Rows, as in :meth:`DuckLake.write`.
+            schema_evolution: ``strict`` or ``additive``, as in :meth:`DuckLake.write`. Default: ``strict``.
+            missing_columns: ``error`` or ``null``, as in :meth:`DuckLake.write`.
+            inline: Whether to store few rows in the catalog, as in :meth:`DuckLake.write`.
+
+        Raises:
+            NotFoundError: There is no such table.
+            SchemaError: Data and table do not match; the message lists every difference.
         """
         request = WriteRequest(name=name, schema_evolution=schema_evolution, missing_columns=missing_columns, inline=inline)
         self._write_frame(frame_of(data), request)
@@ -282,11 +293,22 @@ class Transaction:
         concurrent_appends: ConcurrentAppends = "fail",
         read_at: int | None = None,
     ) -> None:
-        """Replace the rows that match ``where``, or those of ``partitions``, by rows that all belong there; see :meth:`Table.overwrite`.
+        """Replace the rows that match ``where``, those of ``partitions``, or all rows; see :meth:`Table.overwrite`.
 
         Args:
             name: ``table`` or ``schema.table``.
-            data: Rows, as :meth:`DuckLake.write` takes them.
+            data: Rows, as in :meth:`DuckLake.write`. All of them must be in the replaced slice.
+            where: Condition of the rows to replace. Default: all rows.
+            partitions: Partitions to replace, as in :meth:`Table.overwrite`.
+            schema_evolution: ``strict`` or ``additive``, as in :meth:`DuckLake.write`. Default: ``strict``.
+            missing_columns: ``error`` or ``null``, as in :meth:`DuckLake.write`.
+            concurrent_appends: ``fail`` or ``replace``, as in :meth:`Table.overwrite`. Default: ``fail``.
+            read_at: Id of the snapshot from which ``data`` was computed, as in :meth:`Table.overwrite`.
+
+        Raises:
+            NotFoundError: There is no such table.
+            SchemaError: Data and table do not match; the message lists every difference.
+            UsageError: A row of ``data`` is outside the slice.
         """
         request = WriteRequest(
             name=name,
@@ -309,12 +331,19 @@ class Transaction:
         schema_evolution: SchemaEvolution = "strict",
         missing_columns: MissingColumns | None = None,
     ) -> None:
-        """Replace rows with equal keys, and add the others; see :meth:`Table.upsert`.
+        """Update the rows whose key is in ``data``, and insert the other rows of ``data``; see :meth:`Table.upsert`.
 
         Args:
             name: ``table`` or ``schema.table``.
-            data: Rows, as :meth:`DuckLake.write` takes them.
-            on: Key columns.
+            data: Rows, as in :meth:`DuckLake.write`. Keys must be unique and not NULL.
+            on: Names of the key columns.
+            schema_evolution: ``strict`` or ``additive``, as in :meth:`DuckLake.write`. Default: ``strict``.
+            missing_columns: ``error`` or ``null``, as in :meth:`DuckLake.write`.
+
+        Raises:
+            NotFoundError: There is no such table.
+            UsageError: A key of ``data`` is NULL or repeated; the message shows it.
+            SchemaError: Data and table do not match; the message lists every difference.
         """
         request = WriteRequest(name=name, mode="upsert", on=on, schema_evolution=schema_evolution, missing_columns=missing_columns)
         self._write_frame(frame_of(data), request)
@@ -337,11 +366,28 @@ class Transaction:
         concurrent_appends: ConcurrentAppends | None = None,
         read_at: int | None = None,
     ) -> None:
-        """Write a frame, creating the table or widening it where allowed; see :meth:`DuckLake.write`.
+        """Write a frame. Creates the table or adds columns where the arguments allow it; see :meth:`DuckLake.write`.
 
         Args:
             name: ``table`` or ``schema.table``.
-            data: Rows, as :meth:`DuckLake.write` takes them.
+            data: Rows, as in :meth:`DuckLake.write`.
+            mode: ``append``, ``overwrite`` or ``upsert``. Default: ``append``.
+            where: Condition of the rows to replace; for ``overwrite`` only.
+            partitions: Partitions to replace; for ``overwrite`` only.
+            on: Key columns; for ``upsert`` only.
+            create: Whether to create a missing table. Default: True.
+            partition_by: Partition keys of a new table.
+            schema_evolution: ``strict`` or ``additive``. Default: ``strict``.
+            missing_columns: ``error`` or ``null``.
+            comment: Comment on a new table.
+            inline: Whether to store few rows in the catalog.
+            concurrent_appends: ``fail`` or ``replace``; for ``overwrite`` only. Default: ``fail``.
+            read_at: Id of the snapshot from which ``data`` was computed; for ``overwrite`` only.
+
+        Raises:
+            NotFoundError: There is no such table, and ``create`` is False.
+            SchemaError: Data and table do not match; the message lists every difference.
+            UsageError: A row is outside the slice, or a key is NULL or repeated.
         """
         request = WriteRequest(
             name=name,
@@ -361,12 +407,12 @@ class Transaction:
         self._write_frame(frame_of(data), request)
 
     def _write_frame(self, frame: Frame, request: WriteRequest) -> None:
-        """Write what an operation was given as rows: see :meth:`write`."""
+        """Write the rows of an operation; see :meth:`write`."""
         name, mode, where, on, inline = request.name, request.mode, request.where, request.on, request.inline
         if self._is_done(mode, name, where, request.partitions, on or None):
             return
         if inline and mode == "upsert" and frame.session is not None:
-            raise UnsupportedFeatureError("upserts from a Spark DataFrame cannot be inlined: leave inline away", table=name)
+            raise UnsupportedFeatureError("An upsert from a Spark DataFrame cannot store rows in the catalog. Remove inline", table=name)
         with self._whole_or_nothing(), in_session_zone(frame.session):
             staged, frame, is_empty = self._target(request, frame)
             if staged is None:
@@ -374,13 +420,13 @@ class Transaction:
             if mode == "upsert":
                 check_keys(on, staged.state)
                 check_whole_structs(staged.state, frame.schema)
-                # The rows are read for the new files and again for the keys of the rows that they replace, after conflicts too.
+                # The rows are read twice, and again after conflicts: for the new files, and for the keys of the rows that they replace.
                 frame = frame.replayable()
             predicate = None if where is None else bind(where, staged.state.schema)
             in_data = request.replaces_in_data
             if in_data:
                 check_replaceable(staged.state, inline)
-                # Only files carry partition values, which name the partitions to replace.
+                # Only files have partition values, which identify the partitions to replace.
                 inline = False
             elif request.partitions is not None and not isinstance(request.partitions, str):
                 predicate = partition_predicate(request.partitions, staged.state.partition_spec, staged.state.schema, staged.name)
@@ -395,7 +441,7 @@ class Transaction:
             if mode == "upsert" and any(frame.schema.find(column.name) is None for column in staged.state.schema):
                 self._update_by_keys(staged, frame, on, inline=inline)
                 return
-            # The rows are written first: a key, or what satisfies the condition, is checked before anything is searched for.
+            # The rows are written first: their keys and the condition are checked before the table is searched.
             written = replace(self._write_rows(staged, frame, predicate, inline), replaces=mode != "append")
             if mode == "upsert":
                 self._stage(staged, DeleteByKeys(on=tuple(on), frame=frame, files=written.files))
@@ -407,7 +453,7 @@ class Transaction:
 
     @contextmanager
     def _whole_or_nothing(self) -> Iterator[None]:
-        """Undo everything that a failing call has staged, so that its error can be caught and the transaction continued."""
+        """Undo all staged changes of a failing call, so that the caller can catch its error and continue the transaction."""
         with self._catalog.whole_or_nothing(), self._coordinator.one_call():
             yield
 
@@ -419,12 +465,12 @@ class Transaction:
         return AddRows(files=self._coordinator.write_rows(staged, frame, state))
 
     def _target(self, request: WriteRequest, frame: Frame) -> tuple[StagedTable | None, Frame, bool]:
-        """Find the table of a write, or create it, and fit its columns to the frame.
+        """Find or create the table of a write, and fit its columns to the frame.
 
-        A frame without rows changes no columns, whatever its own are, and creates a table only when all of its columns have types.
+        A frame without rows changes no columns, and creates a table only if all of its columns have types.
 
         Returns:
-            The table, None when it does not exist and is not created; the frame; and whether it is known to have no rows.
+            The table, None if it does not exist and is not created; the frame; and whether the frame is known to have no rows.
         """
         name, missing = request.name, missing_columns_of(request.missing_columns, request.schema_evolution)
         staged = self._catalog.find_table(name, only_append=request.mode == "append")
@@ -449,7 +495,7 @@ class Transaction:
         return staged, frame, is_empty
 
     def _fit(self, staged: StagedTable, frame: Frame, mode: SchemaEvolution, missing: MissingColumns) -> tuple[bool, Frame]:
-        """Fit the columns of a table to a frame; whether the frame was found to have no rows, and the frame with all of its rows."""
+        """Fit the columns of a table to a frame. Return whether the frame is known to have no rows, and the frame with all of its rows."""
         columns = frame.schema_for(staged.state.schema)
         problem: DuckLakeError | None = None
         wanted, differences = staged.state, tuple[str, ...]()
@@ -469,7 +515,7 @@ class Transaction:
             wanted, differences = evolve(staged.state, columns, mode, missing, holds_only_nulls)
         except (SchemaError, UsageError) as error:
             problem = error
-        # Only now, because it may compute the frame. Without rows, columns that do not fit do not matter, and none are added.
+        # Only now, because it may compute the frame. Without rows, columns that do not fit are ignored, and none are added.
         if problem is not None or wanted is not staged.state:
             is_empty, frame = frame.checked_empty()
             if is_empty:
@@ -477,7 +523,7 @@ class Transaction:
         if problem is not None:
             raise problem
         if wanted is not staged.state:
-            # Rows that other writers add meanwhile may have values in a column that is replaced.
+            # Rows that other writers add meanwhile may have values in a replaced column.
             staged.guarded = staged.guarded or bool(replaced)
             change = partial(evolved, frame=columns, mode=mode, missing_columns=missing, replaced=replaced)
             self._stage(staged, staged.alteration(change, requested=False))
@@ -485,57 +531,62 @@ class Transaction:
         return False, frame
 
     def _is_all_null(self, name: str, column: Field) -> bool:
-        """Return whether a table has rows, none of them with a value in a column; files whose statistics prove it are not opened."""
+        """Return whether a table has rows and all of them have NULL in a column. Opens only files without conclusive statistics."""
         scan = self.table(name).scan([dotted((column.name,))], where=Column((column.name,)).is_not_null())
         return not any(batch.num_rows for batch in scan.to_batches()) and self.table(name).scan().count() > 0
 
     @property
     def _catalog(self) -> StagedCatalog:
         if self._staged is None:
-            raise UsageError("the transaction is not open: use it in a with block")
+            raise UsageError("The transaction is not open. Use it in a with block: with lake.transaction() as tx: ...")
         return self._staged
 
     # State of the open transaction
 
     def _is_done(self, kind: str, name: str, *details: object, is_schema: bool = False) -> bool:
-        """Note what a call does and to what; whether an earlier run has committed it, so that the call does nothing.
+        """Record the operation of a call. Return whether an earlier run has committed it, so that the call does nothing.
 
         Args:
-            kind: What the call does.
-            name: To what.
-            details: Further parts that distinguish it from other work under the same commit id, such as the condition; equal in every run.
-            is_schema: Whether ``name`` is that of a schema.
+            kind: Kind of operation.
+            name: Name of its object.
+            details: Further values that distinguish it from other work with the same commit id, such as the condition. They must be
+                equal in every run.
+            is_schema: Whether ``name`` is the name of a schema.
         """
         if self._coordinator.given:
             self._coordinator.operations.append(operation(kind, name, is_schema=is_schema, details=details))
         return self.repeated is not None
 
     def _without_macros(self, given: Given) -> Given | str:
-        """Return a condition or expression with macros, as the transaction leaves them, in place of their calls."""
+        """Return a condition or expression in which the macros of the transaction are expanded."""
         from ducklake_core.catalog.reading.definitions import without_macro_calls
 
         return without_macro_calls(given, self._catalog.macros_now)
 
     def _check_expression(self, table: str, text: str, columns: Schema, target: Field | None = None) -> None:
-        """Let DuckDB, where it is installed, bind an expression that a table will store; see :func:`check_expression`."""
+        """Let DuckDB, if it is installed, bind an expression that a table will store; see :func:`check_expression`."""
         from ducklake_core.engines.duckdb.query import check_expression
 
         check_expression(table, self._without_macros(text), columns, target)
 
     def _stage(self, staged: StagedTable, step: Step) -> None:
-        """Apply a step to a table; all but alterations count as writes to it."""
+        """Apply a step to a table. Every step except an alteration counts as a write."""
         staged.written = staged.written or not isinstance(step, Altered)
         self._coordinator.stage(staged, step, self._catalog.base)
 
     # Rows
 
     def delete(self, name: str, where: Where, *, spark: SparkSession | None = None) -> None:
-        """Delete the rows for which ``where`` is true; all rows when it is None. It may name virtual columns, such as ``rowid``.
+        """Delete the rows that match a condition. The condition may use virtual columns, such as ``rowid``.
 
         Args:
             name: ``table`` or ``schema.table``.
-            where: SQL text, or a condition built with :func:`ducklake_core.col`; None for all rows.
-            spark: Session whose executors find the rows; this process does when None (the default).
+            where: SQL text, or a condition built with :func:`ducklake_core.col`. None deletes all rows.
+            spark: Spark session whose executors find the rows. Default: this process finds them.
+
+        Raises:
+            NotFoundError: There is no such table or column.
+            UnsupportedFeatureError: Arrow cannot evaluate the condition, and ``spark`` is not given.
         """
         where = arguments.optional(arguments.condition, "where", where)
         if self._is_done("delete", name, where):
@@ -547,13 +598,18 @@ class Transaction:
             self._stage(staged, DeleteWhere(where=predicate, session=spark))
 
     def update(self, name: str, values: Mapping[str, object], *, where: Where = None, spark: SparkSession | None = None) -> None:
-        """Change columns of the rows for which ``where`` is true; see :meth:`Table.update`.
+        """Update columns of the rows that match a condition; see :meth:`Table.update`.
 
         Args:
             name: ``table`` or ``schema.table``.
             values: Values by column, as in :meth:`Table.update`.
-            where: Rows to change; all when None (the default).
-            spark: Session whose executors do the work; this process does when None (the default).
+            where: Condition of the rows to update. Default: all rows.
+            spark: Spark session that does the work. Default: this process does it.
+
+        Raises:
+            NotFoundError: There is no such table or column.
+            SchemaError: A value does not fit its column, or a NOT NULL column would get NULL.
+            UnsupportedFeatureError: Arrow cannot evaluate an expression, and ``spark`` is not given.
         """
         from ducklake_core.engines.arrow.merge import update_request
 
@@ -567,13 +623,13 @@ class Transaction:
             self._stage(staged, ChangeRows(request=request, session=spark))
 
     def merge(self, name: str, source: FrameLike, *, on: str | Sequence[str], missing_columns: MissingColumns | None = None) -> Merge[None]:
-        """Change, delete and add rows from a source; see :meth:`Table.merge`. ``execute()`` stages it.
+        """Update, delete and insert rows from a source; see :meth:`Table.merge`. ``execute()`` of the result stages the merge.
 
         Args:
             name: ``table`` or ``schema.table``.
-            source: Rows, as :meth:`DuckLake.write` takes them.
-            on: Columns that both have, or a condition; see :meth:`Table.merge`.
-            missing_columns: ``error`` or ``null``; see :meth:`Table.merge`.
+            source: Rows, as in :meth:`DuckLake.write`.
+            on: Columns that both sides have, or a condition; see :meth:`Table.merge`.
+            missing_columns: ``error`` or ``null``; see :meth:`Table.merge`. Default: ``error``.
         """
         return Merge(name, lambda clauses: self.merge_clauses(name, source, on, clauses, missing_columns=missing_columns))
 
@@ -586,7 +642,15 @@ class Transaction:
         *,
         missing_columns: MissingColumns | None = None,
     ) -> None:
-        """Stage a merge whose branches are known."""
+        """Stage a merge with given branches.
+
+        Args:
+            name: ``table`` or ``schema.table``.
+            source: Rows, as in :meth:`DuckLake.write`.
+            on: Columns that both sides have, or a condition; see :meth:`Table.merge`.
+            clauses: The branches, in order.
+            missing_columns: ``error`` or ``null``; see :meth:`Table.merge`. Default: ``error``.
+        """
         on = on if isinstance(on, str) else arguments.names("on", on)
         if self._is_done("merge", name, on, tuple(clauses)):
             return
@@ -596,10 +660,10 @@ class Transaction:
             staged = self._catalog.table(name)
             frame = frame_in_types_of(staged.state.schema, frame, clauses)
             try:
-                # What is requested is checked before the source is computed.
+                # Check the arguments before the source is computed.
                 request = self._merge_request(staged, frame, on, clauses, missing)
             except DuckLakeError:
-                # Without rows nothing is compared or inserted, so that neither types nor columns matter.
+                # Without rows nothing is compared or inserted, so types and columns are ignored.
                 is_empty, frame = frame.checked_empty()
                 if not is_empty:
                     raise
@@ -623,21 +687,21 @@ class Transaction:
     def _merge(
         self, staged: StagedTable, request: ChangeRequest, frame: Frame, columns: Schema | None = None, *, inline: bool | None = None
     ) -> None:
-        """Stage a merge of a frame's rows, with its own columns or with those that are given; each has a key of its own then."""
+        """Stage a merge of a frame's rows, with its own columns or with given ones. With given columns, each row needs a unique key."""
         state = self._coordinator.write_state(staged)
         kept = frame.merge_source(state, self._coordinator.named, columns)
         self._coordinator.own((kept.directory + file.path for file in kept.files), state.write_id)
         if columns is not None:
-            check_source_keys(kept, [request.target.columns[ours].name for ours, _ in request.keys], request.target)
+            check_source_keys(kept, [request.target.columns[target_index].name for target_index, _ in request.keys], request.target)
         self._stage(staged, ChangeRows(request=request, source=kept, inline=inline))
 
     def _merge_nothing(self, staged: StagedTable, frame: Frame, on: str | Sequence[str], clauses: Sequence[MergeClause]) -> None:
-        """Stage a merge whose source has no rows: it has the table's columns, and its own that the table does not have."""
+        """Stage a merge whose source has no rows. The source gets the columns of the table, and its own columns that the table lacks."""
         from ducklake_core.engines.arrow.merge import merge_request
 
         own = tuple(column for column in frame.schema if staged.state.schema.find(column.name) is None)
         columns = Schema(columns=(*staged.state.schema.columns, *own))
-        # Values that rows of the source would give have no row to be evaluated for.
+        # Branches that use values of the source have no rows to evaluate.
         left = [clause for clause in clauses if clause[0] == "not matched by source"]
         staged.written = True
         if left or not clauses:
@@ -646,7 +710,7 @@ class Transaction:
             self._stage(staged, ChangeRows(request=request, source=source))
 
     def _update_by_keys(self, staged: StagedTable, frame: Frame, on: Sequence[str], *, inline: bool | None) -> None:
-        """Stage an upsert of a frame that lacks columns: matched rows keep their values there, and new rows get the default or NULL.
+        """Stage an upsert of a frame that lacks columns. Matched rows keep their values there; new rows get the default or NULL.
 
         Raises:
             UsageError: A key is NULL, or occurs more than once in the frame.
@@ -657,20 +721,24 @@ class Transaction:
         columns = Schema(columns=tuple(column for column in table if frame.schema.find(column.name) is not None))
         for name in on:
             if columns.find(name) is None:
-                raise SchemaError(f"the data has no column {name!r}, which is part of the key", column=name)
+                raise SchemaError(f"the data has no column {name!r}, which is part of the key. Add it, or change the key", column=name)
         has_values = len(columns) > len({folded(name) for name in on})
         clauses: list[MergeClause] = [("matched", "update", "all", None)] if has_values else []
         request = merge_request(staged.name, table, columns, list(on), [*clauses, ("not matched", "insert", "all", None)])
         self._merge(staged, request, frame, columns, inline=inline)
 
     def restore(self, name: str, *, at: At, columns: RestoredColumns | None = None, spark: SparkSession | None = None) -> None:
-        """Make the rows of a table those of an earlier snapshot; see :meth:`Table.restore`.
+        """Restore the rows of a table to an earlier snapshot; see :meth:`Table.restore`.
 
         Args:
             name: ``table`` or ``schema.table``.
             at: Snapshot id, or a time with a zone.
             columns: ``now`` or ``then``; see :meth:`Table.restore`.
-            spark: Session whose executors do the work; this process does when None (the default).
+            spark: Spark session whose executors do the work. Default: this process does it.
+
+        Raises:
+            NotFoundError: The snapshot does not exist or has expired, or it does not have the table.
+            UsageError: The columns have changed since, and ``columns`` is not given.
         """
         at = arguments.optional(arguments.snapshot, "at", at)
         arguments.optional(partial(arguments.choice, choices=("now", "then")), "columns", columns)
@@ -679,11 +747,11 @@ class Transaction:
         with self._whole_or_nothing():
             staged = self._catalog.table(name)
             if staged.committed is None:
-                raise UsageError(f"table {staged.name} is made in this transaction: there is nothing to restore", table=staged.name)
+                raise UsageError(f"Table {staged.name} cannot be restored, because this transaction creates it", table=staged.name)
             with self._lake.reader() as reader:
                 then = reader.table_by_id(staged.committed.id, resolve_at(reader, at).id)
             if columns == "then":
-                # Rows that the transaction has staged are discarded anyway, and need not fit the columns that come back.
+                # Staged rows of the transaction are discarded anyway, and need not fit the restored columns.
                 self._stage(staged, staged.alteration(partial(alterations.restore_columns, schema=then.schema), discards=True))
             elif columns is None and columns_of(then) != columns_of(staged.state):
                 raise UsageError(
@@ -709,7 +777,23 @@ class Transaction:
         for_duckdb: bool = True,
         spark: SparkSession | None = None,
     ) -> None:
-        """Make Parquet files part of a table as they are; see :meth:`Table.add_data_files`."""
+        """Add existing Parquet files to a table without copying them; see :meth:`Table.add_data_files`.
+
+        Args:
+            name: ``table`` or ``schema.table``.
+            paths: A file, a folder, a pattern, or a list of these.
+            hive_partitioning: Whether ``key=value`` directories are columns. Default: those with the name of a column.
+            allow_missing: Whether files may lack columns of the table. Default: False.
+            ignore_extra_columns: Whether files may have columns that the table lacks. Default: False.
+            allow_duplicates: Whether a file may be added that the catalog already contains. Default: False.
+            for_duckdb: Whether DuckDB must be able to read the files. Default: True.
+            spark: Spark session whose executors read the footers. Default: threads of this process read them.
+
+        Raises:
+            NotFoundError: There is no such table, or a path matches no file.
+            SchemaError: A column is missing, unknown, of another type, or has NULLs that the table does not allow.
+            AlreadyExistsError: A file already belongs to the lake, or is scheduled for deletion.
+        """
         arguments.check_flags(
             allow_missing=allow_missing,
             ignore_extra_columns=ignore_extra_columns,
@@ -751,18 +835,20 @@ class Transaction:
             self._stage(staged, AddDataFiles(files=tuple(file for file in added if file.file.record_count)))
 
     def _reject_known(self, staged: StagedTable, paths: Sequence[str]) -> None:
-        """Reject files that the lake has already: two entries would show rows twice, and the end of one would delete the file of both."""
+        """Reject files that the lake already has. Two entries would show rows twice, and deleting one would delete the file of both."""
         steps = ((step, table.name) for table in self._catalog.tables for step in table.steps if isinstance(step, AddDataFiles))
-        mine = {file_key(added.full_path): name for step, name in steps for added in step.files}
-        known = next(((path, f"added to {mine[key]} in this transaction") for path in paths if (key := file_key(path)) in mine), None)
+        added_here = {file_key(added.full_path): name for step, name in steps for added in step.files}
+        known = next(
+            ((path, f"added to {added_here[key]} in this transaction") for path in paths if (key := file_key(path)) in added_here), None
+        )
         if known is None:
             with self._lake.reader() as reader:
                 known = named_already(reader, paths)
         if known is not None:
             path, how = known
             raise AlreadyExistsError(
-                f"{printable(path)} cannot be added to {staged.name}: it is {how} already, and a file belongs to one table once "
-                "(allow_duplicates=True adds it all the same)",
+                f"{printable(path)} cannot be added to {staged.name}: it is {how} already, and a file can belong to a table only once. "
+                "Remove it from the list, or pass allow_duplicates=True",
                 table=staged.name,
                 path=printable(path),
             )
@@ -770,16 +856,16 @@ class Transaction:
     # Clones and branches of tables
 
     def undrop_table(self, name: str, *, at: At = None, new_name: str | None = None, spark: SparkSession | None = None) -> None:
-        """Re-create a table that was dropped, with the definition, rows and row ids that it had.
+        """Re-create a dropped table with its definition, rows and row ids.
 
         Args:
-            name: ``table`` or ``schema.table``, as it was called when it was dropped (or at the snapshot ``at``).
-            at: Snapshot to take it from, by id or time; the last one that shows it when None.
-            new_name: Its name in the same schema from now on, without a schema; the old one when None.
-            spark: A session, whose executors do the work. Without it the work is done in this process.
+            name: ``table`` or ``schema.table``: the name when it was dropped, or at the snapshot ``at``.
+            at: Snapshot id or time to take the table from. Default: the last snapshot that shows it.
+            new_name: New name in the same schema, without a schema. Default: the old name.
+            spark: Spark session whose executors write the files. Default: this process writes them.
 
         Raises:
-            NotFoundError: No table of that name was dropped, every snapshot that shows it was expired, or its schema was dropped.
+            NotFoundError: No table of this name was dropped, every snapshot that shows it has expired, or its schema was dropped.
             AlreadyExistsError: A table or view has the name.
         """
         at, new_name = arguments.optional(arguments.snapshot, "at", at), arguments.optional(arguments.filled, "new_name", new_name)
@@ -789,18 +875,29 @@ class Transaction:
             then = self._dropped(reader, name, at)
             owner = self._catalog.find_schema(then.schema_name)
             if owner is None:
-                raise NotFoundError(f"the schema of {then.qualified_name} was dropped; create it first", schema=then.schema_name)
+                raise NotFoundError(
+                    f"Table {then.qualified_name} cannot be re-created, because its schema was dropped. Create schema "
+                    f"{then.schema_name!r} first",
+                    schema=then.schema_name,
+                )
             self._recreate(reader, owner, then, new_name or then.name, spark)
 
     def restore_lake(self, *, at: At, spark: SparkSession | None = None) -> None:
-        """Make the whole lake what it was at an earlier snapshot; see :meth:`DuckLake.restore`. Nothing else may be staged before it."""
+        """Restore the whole lake to an earlier snapshot; see :meth:`DuckLake.restore`. It must be the first call of the transaction.
+
+        Args:
+            at: Snapshot id, or a time with a zone.
+            spark: Spark session whose executors do the work. Default: this process does it.
+        """
         at = arguments.optional(arguments.snapshot, "at", at)
         if self._is_done("restore lake", "main", at, is_schema=True):
             return
         catalog = self._catalog
         if catalog.definitions or catalog.views or any(staged.steps or staged.create for staged in catalog.tables):
-            raise UsageError("restore a lake before anything else is done in the transaction: it goes back behind all of it")
-        # Every commit in between changes what is to be undone, so a conflict is raised and DuckLake.restore compares again.
+            raise UsageError(
+                "restore_lake must be the first call of a transaction, because it undoes all earlier changes. Use a transaction of its own"
+            )
+            # Every commit in between changes what has to be undone, so it raises a conflict, and DuckLake.restore compares again.
         self._coordinator.overwrites_all = True
         with self._whole_or_nothing():
             with self._lake.reader() as reader:
@@ -815,22 +912,23 @@ class Transaction:
                     self._recreate(reader, catalog.schema(then.schema_name), then, then.name, spark)
 
     def _dropped(self, reader: CatalogReader, name: str, at: At) -> TableState:
-        """Return the dropped table in its last state."""
+        """Return the last state of a dropped table."""
         schema, table = split_name(name)
         base = self._catalog.base.id
         if at is not None:
             then = reader.table(schema, table, resolve_at(reader, at).id)
             if any(listed.id == then.id for listed in reader.tables(base, [then.id])) and not self._catalog.is_dropped(then.id):
-                raise AlreadyExistsError(
-                    f"table {name} was not dropped: restore(at=...) makes its rows those of an earlier snapshot", table=name
-                )
+                raise AlreadyExistsError(f"Table {name} was not dropped. To restore its rows, call table.restore(at=...)", table=name)
             return then
         former = former_tables(reader, schema, table, base)
         if not former:
-            raise NotFoundError(f"no table {name} was dropped, or all snapshots that show it were expired", table=name)
+            raise NotFoundError(
+                f"Table {name} cannot be re-created: no table of this name was dropped, or every snapshot that shows it has expired",
+                table=name,
+            )
         if former[0].last is None:
             raise NotFoundError(
-                f"snapshots {former[0].begin} to {former[0].end - 1}, which show table {name}, were all expired: it cannot come back",
+                f"Table {name} cannot be re-created: every snapshot that shows it ({former[0].begin} to {former[0].end - 1}) has expired",
                 table=name,
             )
         return reader.table_by_id(former[0].id, former[0].last)
@@ -847,17 +945,17 @@ class Transaction:
     # Files that Spark has written
 
     def stage_created(self, files: Sequence[WrittenFile], state: WriteState, uuid: str) -> None:
-        """Make a table of files that executors wrote for it; the transaction deletes them when it fails.
+        """Create a table from files that executors wrote for it. The transaction deletes the files if it fails.
 
         Args:
             files: The files, verified.
             state: The settings that their writers received.
-            uuid: The table's uuid, by which its directory was named.
+            uuid: The table's uuid, which is in the name of its directory.
 
         Raises:
-            CommitConflictError: There is such a table meanwhile.
+            CommitConflictError: Another writer has created the table meanwhile.
         """
-        # Run again it may find the table that it has made itself, and write to that: both are one piece of work.
+        # A repeated run may find the table that it has created itself, and write to it: both are one piece of work.
         self._is_done("overwrite", state.table)
         if self._is_done("append", state.table):
             return
@@ -865,7 +963,7 @@ class Transaction:
             schema_name, name = split_name(state.table)
             if self._catalog.find_table(state.table) is not None:
                 raise CommitConflictError(
-                    f"another writer created table {state.table} while rows for it were written; run the write again", table=state.table
+                    f"Another writer created table {state.table} while its rows were written. Run the write again", table=state.table
                 )
             owner = self._catalog.schema(schema_name)
             staged = self._catalog.create_table(owner, name, state.schema, (), None, uuid=uuid)
@@ -883,18 +981,18 @@ class Transaction:
         replaces: Literal["all", "partitions"] | None = None,
         has_own_id: bool = False,
     ) -> None:
-        """Make files that executors wrote part of the commit; the transaction deletes them when it fails.
+        """Add files that executors wrote to the commit. The transaction deletes the files if it fails.
 
         Args:
             files: The files, verified.
             state: The settings that their writers received.
-            table_id: Id of the table that the writers received, with its uuid.
-            uuid: See ``table_id``.
-            replaces: What they replace: all rows, those of the partitions that they are in, or nothing.
-            has_own_id: Whether the commit id is that of this table alone, whatever it is called.
+            table_id: Id of the table that the writers received.
+            uuid: Uuid of this table.
+            replaces: Rows to replace: ``all``, those of the ``partitions`` of the files, or None for none.
+            has_own_id: Whether the commit id belongs to this table alone, whatever its name is.
 
         Raises:
-            CommitConflictError: The table is no longer what the files were written for.
+            CommitConflictError: The table has changed, so that the files no longer fit.
         """
         if self.repeated if has_own_id else self._is_done("append" if replaces is None else "overwrite", state.table):
             return
@@ -902,10 +1000,10 @@ class Transaction:
             staged = self._catalog.table(state.table)
             self._coordinator.own(staged.paths(files), state.write_id)
             found = staged.state
-            # Executors wrote the files for these columns and keys, and their rows cannot be read again here.
+            # Executors wrote the files for these columns and keys, and this process cannot read the rows again.
             if (found.id, found.uuid, found.schema, found.partition_spec) != (table_id, uuid, state.schema, state.partition_spec):
                 raise CommitConflictError(
-                    f"columns or partition keys of {state.table} were changed while its rows were written; run the write again",
+                    f"Columns or partition keys of {state.table} were changed while its rows were written. Run the write again",
                     table=state.table,
                 )
             staged.written = True
@@ -919,7 +1017,7 @@ class Transaction:
     def _replace_partitions(
         self, staged: StagedTable, files: Sequence[WrittenFile], deletes: DeleteWhere, read_at: int | None = None
     ) -> None:
-        """Delete what the partitions that rows were written to have, if there are any."""
+        """Delete the existing rows of the partitions that rows were written to."""
         spec = staged.state.partition_spec
         assert spec is not None
         found = written_partitions((file.partition_values for file in files), spec, staged.state.schema)
@@ -927,10 +1025,11 @@ class Transaction:
             self._stage_overwrite(staged, replace(deletes, where=found), read_at)
 
     def _stage_overwrite(self, staged: StagedTable, step: DeleteWhere, read_at: int | None) -> None:
-        """Stage the deletes of an overwrite, after rows that came since ``read_at`` were searched for."""
+        """Stage the deletes of an overwrite, after a check for rows that were added since ``read_at``."""
         if read_at is not None and not 0 <= read_at <= self._catalog.base.id:
             raise UsageError(
-                f"read_at is {read_at}, but the newest snapshot is {self._catalog.base.id}: pass the id of the snapshot that was read",
+                f"read_at is {read_at}, but the newest snapshot is {self._catalog.base.id}. Pass the id of the snapshot from "
+                "which the data was computed",
                 parameter="read_at",
             )
         if step.rejects_unseen and read_at is not None:
@@ -940,16 +1039,16 @@ class Transaction:
     # Schemas and tables
 
     def create_schema(self, name: str, *, if_not_exists: bool = False) -> None:
-        """Create a schema; ``sales.europe`` is one in another, ``"sales.europe"`` in quotes one whose name has a dot.
+        """Create a schema. ``sales.europe`` is a schema in ``sales``; quote a name that contains a dot.
 
         Args:
             name: Name of the schema.
-            if_not_exists: Whether to do nothing when it exists, instead of raising. Default: False.
+            if_not_exists: Whether to do nothing if the schema exists. Default: False, which raises an error.
 
         Raises:
-            AlreadyExistsError: It exists.
-            NotFoundError: The schema around it does not.
-            UnsupportedFeatureError: It would be in another one, and the lake is of version 1.0.
+            AlreadyExistsError: The schema exists.
+            NotFoundError: The parent schema does not exist.
+            UnsupportedFeatureError: The schema has a parent, and the lake has version 1.0.
         """
         if self._is_done("create schema", name, is_schema=True):
             return
@@ -957,19 +1056,22 @@ class Transaction:
         if self._catalog.find_schema(path) is None:
             self._catalog.create_schema(path)
         elif not if_not_exists:
-            raise AlreadyExistsError(f"there is a schema {name!r} already at snapshot {self._catalog.base.id}", schema=name)
+            raise AlreadyExistsError(
+                f"Schema {name!r} already exists (snapshot {self._catalog.base.id}). Choose another name, or pass if_not_exists=True",
+                schema=name,
+            )
 
     def drop_schema(self, name: str, *, cascade: bool = False, if_exists: bool = False) -> None:
-        """Drop a schema that is empty, or with ``cascade`` together with its tables, views and macros and the schemas in it.
+        """Drop a schema.
 
         Args:
             name: Name of the schema.
-            cascade: Whether to drop everything in it too. Default: False.
-            if_exists: Whether to do nothing when there is no such schema, instead of raising. Default: False.
+            cascade: Whether to drop its tables, views, macros and schemas, too. Default: False, which requires an empty schema.
+            if_exists: Whether to do nothing if the schema does not exist. Default: False, which raises an error.
 
         Raises:
-            NotFoundError: No such schema.
-            UsageError: It is not empty.
+            NotFoundError: There is no such schema.
+            UsageError: The schema is not empty, and ``cascade`` is False.
         """
         arguments.check_flags(cascade=cascade)
         if self._is_done("drop schema", name, is_schema=True):
@@ -988,22 +1090,22 @@ class Transaction:
         or_replace: bool = False,
         if_not_exists: bool = False,
     ) -> None:
-        """Create a table, which later calls of this transaction may write to and alter.
+        """Create a table. Later calls of this transaction may write to it and alter it.
 
         Args:
             name: ``table`` or ``schema.table``.
-            schema: Columns of DuckLake, an Arrow schema, a mapping of names to types, or anything with rows whose columns are taken.
-            partition_by: Partition keys.
-            comment: The table's comment.
-            or_replace: Whether to drop a table of that name first.
-            if_not_exists: Whether to leave a table (or view) of that name as it is.
+            schema: Columns, as a :class:`Schema`, an Arrow schema, a mapping of names to types, or a frame whose columns to use.
+            partition_by: Partition keys: ``"carrier"``, ``"month(day)"``, ``"bucket(8, id)"``. Default: none.
+            comment: Comment on the table. Default: none.
+            or_replace: Whether to drop an existing table of this name. Default: False.
+            if_not_exists: Whether to keep an existing table or view of this name. Default: False.
 
         Raises:
-            AlreadyExistsError: It exists, or a view has the name.
-            NotFoundError: Its schema does not.
-            SchemaError: A column that no table can have.
-            UsageError: A partition key or default that no table can have.
-            UnsupportedFeatureError: A default of a nested, variant or geometry column.
+            AlreadyExistsError: The table exists, or a view has the name.
+            NotFoundError: The schema does not exist.
+            SchemaError: A column is not valid in a DuckLake table.
+            UsageError: A partition key or default is not valid.
+            UnsupportedFeatureError: A nested, variant or geometry column has a default.
         """
         arguments.check_flags(or_replace=or_replace, if_not_exists=if_not_exists)
         keys, comment = arguments.names("partition_by", partition_by), arguments.optional(storable, "comment", comment)
@@ -1016,7 +1118,11 @@ class Transaction:
             if if_not_exists:
                 return
             if not or_replace:
-                raise AlreadyExistsError(f"there is a table {name} already at snapshot {self._catalog.base.id}", table=name)
+                raise AlreadyExistsError(
+                    f"Table {name} already exists (snapshot {self._catalog.base.id}). Choose another name, or pass if_not_exists=True "
+                    "or or_replace=True",
+                    table=name,
+                )
             with self._catalog.whole_or_nothing():
                 self._check_computed(name, columns)
                 self._catalog.drop_table(name)
@@ -1043,19 +1149,20 @@ class Transaction:
         comment: str | None = None,
         or_replace: bool = False,
     ) -> None:
-        """Create a table of the columns and rows of a frame, which may read from a table of that name (``scan.to_reader()``).
+        """Create a table with the columns and rows of a frame. The frame may read from a table of this name (``scan.to_reader()``).
 
         Args:
             name: ``table`` or ``schema.table``.
-            data: Rows as :meth:`DuckLake.write` takes them.
-            schema: Columns of the table, as for :meth:`create_table`; those of the data when None.
-            partition_by: Partition keys of the table.
-            comment: Comment of the table.
-            or_replace: Drop a table of that name in the same snapshot.
+            data: Rows, as in :meth:`DuckLake.write`.
+            schema: Columns, as in :meth:`create_table`. Default: the columns of the data.
+            partition_by: Partition keys. Default: none.
+            comment: Comment on the table. Default: none.
+            or_replace: Whether to drop an existing table of this name in the same snapshot. Default: False.
 
         Raises:
-            AlreadyExistsError: It exists, or a view has the name.
-            NotFoundError: Its schema does not exist.
+            AlreadyExistsError: The table exists, or a view has the name.
+            NotFoundError: The schema does not exist.
+            SchemaError: The data does not match ``schema``.
         """
         with self._catalog.whole_or_nothing():
             frame = frame_of(data)
@@ -1066,14 +1173,14 @@ class Transaction:
             self._write_frame(frame, WriteRequest(name=name))
 
     def rename_table(self, name: str, new_name: str) -> None:
-        """Rename a table within its schema; ``new_name`` is the name as it is, without a schema. Files stay where they are.
+        """Rename a table within its schema. Files are not moved.
 
         Args:
             name: ``table`` or ``schema.table``.
-            new_name: The new name, without a schema.
+            new_name: New name, without a schema.
 
         Raises:
-            NotFoundError: No such table.
+            NotFoundError: There is no such table.
             AlreadyExistsError: A table or view has the new name.
         """
         storable("new_name", new_name)
@@ -1086,14 +1193,14 @@ class Transaction:
             self._stage(staged, step)
 
     def drop_table(self, name: str, *, if_exists: bool = False) -> None:
-        """Drop a table, with what this transaction has written to it. Earlier snapshots keep it until they expire.
+        """Drop a table, including the changes of this transaction to it. Earlier snapshots keep it until they expire.
 
         Args:
             name: ``table`` or ``schema.table``.
-            if_exists: Whether to do nothing when there is no such table, instead of raising. Default: False.
+            if_exists: Whether to do nothing if the table does not exist. Default: False, which raises an error.
 
         Raises:
-            NotFoundError: No such table.
+            NotFoundError: There is no such table.
         """
         if self._is_done("drop", name) or (if_exists and self._catalog.find_table(name) is None):
             return
@@ -1104,19 +1211,19 @@ class Transaction:
     def add_column(
         self, table: str, column: ColumnName, data_type: TypeLike, *, default: object = None, if_not_exists: bool = False
     ) -> None:
-        """Add a nullable column, or a field of a struct, at the end; rows that are there have its default.
+        """Add a nullable column, or a field of a struct, at the end. Existing rows have the default.
 
         Args:
             table: ``table`` or ``schema.table``.
-            column: The new column.
-            data_type: A type of DuckLake or DuckDB as text, an Arrow type, or one of our own.
-            default: Value for rows that lack it, those that are there included.
-            if_not_exists: Whether to do nothing when it is there.
+            column: Name of the new column, or path of a field.
+            data_type: Type as a string (of DuckLake or DuckDB), an Arrow type, or a :class:`DataType`.
+            default: Value of existing rows and of new rows that lack the column. Default: NULL.
+            if_not_exists: Whether to do nothing if the column exists. Default: False, which raises an error.
 
         Raises:
-            AlreadyExistsError: There is one of that name.
-            NotFoundError: No such table, or no such struct.
-            UsageError: The default is not a value of the type.
+            AlreadyExistsError: The column exists.
+            NotFoundError: There is no such table or struct.
+            UsageError: The default does not fit the type.
         """
         path = column_path(column)
         try:
@@ -1126,17 +1233,17 @@ class Transaction:
                 raise
 
     def drop_column(self, table: str, column: ColumnName, *, if_exists: bool = False) -> None:
-        """Drop a column or field. Earlier snapshots keep it; files are not touched.
+        """Drop a column or field. Earlier snapshots keep it. Files are not changed.
 
         Args:
             table: ``table`` or ``schema.table``.
             column: Name of the column, or path of a field.
-            if_exists: Whether to do nothing when there is no such column, instead of raising. Default: False.
+            if_exists: Whether to do nothing if the column does not exist. Default: False, which raises an error.
 
         Raises:
-            NotFoundError: It does not exist.
-            UsageError: The table is partitioned or sorted by it.
-            SchemaError: It is the only one.
+            NotFoundError: There is no such table or column.
+            UsageError: The table is partitioned or sorted by the column.
+            SchemaError: It is the only column.
         """
         path = column_path(column)
         if if_exists and not self.repeated:
@@ -1148,55 +1255,57 @@ class Transaction:
         self._alter(table, partial(alterations.drop_column, path=path))
 
     def rename_column(self, table: str, column: ColumnName, new_name: str) -> None:
-        """Rename a column or field; ``new_name`` is the name as it is, without a path.
+        """Rename a column or field.
 
         Args:
             table: ``table`` or ``schema.table``.
             column: Name of the column, or path of a field.
-            new_name: The new name, without a path.
+            new_name: New name, without a path.
 
         Raises:
-            NotFoundError: It does not exist.
-            AlreadyExistsError: The name is taken.
+            NotFoundError: There is no such table or column.
+            AlreadyExistsError: Another column has the new name.
         """
         self._alter(table, partial(alterations.rename_column, path=column_path(column), name=storable("new_name", new_name)))
 
     def set_column_type(self, table: str, column: ColumnName, data_type: TypeLike) -> None:
-        """Give a column or field a type that can hold its values; a struct may gain and lose fields by it.
+        """Change the type of a column or field to a wider type. A struct may gain and lose fields.
 
-        Allowed is what DuckDB's extension allows (docs/how-to/definitions.md).
+        The same changes are allowed as in DuckDB (docs/how-to/definitions.md).
 
         Args:
             table: ``table`` or ``schema.table``.
             column: Name of the column, or path of a field.
-            data_type: Type of DuckLake or DuckDB as a string, or an Arrow type.
+            data_type: Type as a string (of DuckLake or DuckDB), or an Arrow type.
 
         Raises:
-            SchemaError: The type cannot hold the column's values.
+            NotFoundError: There is no such table or column.
+            SchemaError: The new type cannot represent all values of the old one.
         """
         wanted = data_type_of(data_type)
         self._alter(table, partial(alterations.set_column_type, path=column_path(column), data_type=wanted))
 
     def set_default(self, table: str, column: ColumnName, value: object = None, *, expression: str | None = None) -> None:
-        """Give a column another default for new rows; rows that are there stay as they are.
+        """Set the default of a column for new rows. Existing rows do not change.
 
         Args:
-            table: The table.
-            column: The column.
-            value: The value, None for none.
-            expression: Instead of a value, SQL that is computed when rows lack the column, such as ``now()`` or ``uuid()``
+            table: ``table`` or ``schema.table``.
+            column: Name of the column, or path of a field.
+            value: The value. Default: no default.
+            expression: SQL to compute for each statement, such as ``now()`` or ``uuid()``, instead of ``value``
                 (docs/how-to/definitions.md).
 
         Raises:
-            UsageError: A value of another type, or an expression that DuckDB rejects.
-            UnsupportedFeatureError: A nested, variant or geometry column.
+            NotFoundError: There is no such table or column.
+            UsageError: The value has another type, or DuckDB rejects the expression.
+            UnsupportedFeatureError: The column is nested, a variant or a geometry.
         """
         path, expression = column_path(column), arguments.optional(storable, "expression", expression)
         if expression is None:
             self._alter(table, partial(alterations.set_default, path=path, value=value))
             return
         if value is not None:
-            raise UsageError("give a value or an expression as the default, not both")
+            raise UsageError("set_default takes a value or an expression, not both. Remove one of them")
         with self._whole_or_nothing():
             self._alter(table, partial(alterations.set_default_expression, path=path, expression=expression))
             if not self.repeated:
@@ -1205,70 +1314,88 @@ class Transaction:
                     self._check_expression(table, column_now.default, Schema(columns=()), column_now)
 
     def drop_default(self, table: str, column: ColumnName) -> None:
-        """Take away a column's default: rows that lack it get NULL from now on."""
-        self.set_default(table, column, None)
-
-    def set_not_null(self, table: str, column: ColumnName, *, spark: SparkSession | None = None) -> None:
-        """Make a column NOT NULL, after the data proves that it can be.
-
-        Rows that others add until the commit are read as well. With ``spark``, a session, its executors look.
+        """Remove the default of a column. New rows that lack the column get NULL.
 
         Args:
             table: ``table`` or ``schema.table``.
             column: Name of the column, or path of a field.
-            spark: Session whose executors check the rows; this process does when None (the default).
 
         Raises:
-            SchemaError: A row has NULL in it, or it is a field.
-            UsageError: It is NOT NULL already.
+            NotFoundError: There is no such table or column.
+        """
+        self.set_default(table, column, None)
+
+    def set_not_null(self, table: str, column: ColumnName, *, spark: SparkSession | None = None) -> None:
+        """Make a column NOT NULL, after a check that it has no NULL. Rows that other writers add before the commit are checked, too.
+
+        Args:
+            table: ``table`` or ``schema.table``.
+            column: Name of the column, or path of a field.
+            spark: Spark session whose executors check the rows. Default: this process checks them.
+
+        Raises:
+            SchemaError: A row has NULL in the column, or it is a field.
+            UsageError: The column is already NOT NULL.
         """
         path = column_path(column)
         self._alter(table, partial(alterations.set_nullable, path=path, nullable=False), proves=path, session=spark)
 
     def drop_not_null(self, table: str, column: ColumnName) -> None:
-        """Let a column be NULL.
+        """Make a column nullable.
+
+        Args:
+            table: ``table`` or ``schema.table``.
+            column: Name of the column, or path of a field.
 
         Raises:
-            UsageError: It is not NOT NULL.
+            NotFoundError: There is no such table or column.
+            UsageError: The column is already nullable.
         """
         self._alter(table, partial(alterations.set_nullable, path=column_path(column), nullable=True))
 
     def set_partitioned_by(self, table: str, keys: Sequence[str]) -> None:
-        """Partition new files by other keys: ``"carrier"``, ``"month(day)"``, ``"bucket(8, id)"``. Files that are there stay.
+        """Set the partition keys of new files: ``"carrier"``, ``"month(day)"``, ``"bucket(8, id)"``. Existing files keep their partitions.
 
-        DuckDB does not find rows of older files by equality with a column that a bucket key has come to (docs/how-to/definitions.md).
+        After a bucket key is added for a column, DuckDB does not find rows of older files by equality with that column
+        (docs/how-to/definitions.md).
 
         Args:
             table: ``table`` or ``schema.table``.
-            keys: The partition keys, in order.
+            keys: Partition keys, in order.
 
         Raises:
-            NotFoundError: No such column.
-            UsageError: No keys, or a transform that the column's type does not have.
+            NotFoundError: There is no such table or column.
+            UsageError: ``keys`` is empty, or a transform does not support the type of its column.
         """
         chosen = arguments.names("keys", keys)
         if not chosen:
-            raise UsageError(f"give the partition keys of {table}, or call reset_partitioned_by", table=table)
+            raise UsageError(
+                f"The list of partition keys of {table} is empty. Pass at least one key, or call reset_partitioned_by", table=table
+            )
         self._alter(table, partial(alterations.set_partitioned_by, keys=chosen))
 
     def reset_partitioned_by(self, table: str) -> None:
-        """No longer partition new files."""
-        self._alter(table, partial(alterations.set_partitioned_by, keys=()))
-
-    def set_sorted_by(self, table: str, keys: Sequence[str]) -> None:
-        """Sort new files by other keys: ``"day DESC NULLS FIRST"``, ``"lower(carrier)"``.
+        """Stop partitioning new files. Existing files keep their partitions.
 
         Args:
             table: ``table`` or ``schema.table``.
-            keys: The sort keys, in order.
+        """
+        self._alter(table, partial(alterations.set_partitioned_by, keys=()))
+
+    def set_sorted_by(self, table: str, keys: Sequence[str]) -> None:
+        """Set the sort order of new files: ``"day DESC NULLS FIRST"``, ``"lower(carrier)"``.
+
+        Args:
+            table: ``table`` or ``schema.table``.
+            keys: Sort keys, in order.
 
         Raises:
-            NotFoundError: A key names a column that the table does not have.
-            UsageError: No keys, text that is not a key, or a key that DuckDB rejects.
+            NotFoundError: There is no such table, or a key uses a column that the table lacks.
+            UsageError: ``keys`` is empty, or a key is not valid.
         """
         chosen = arguments.names("keys", keys)
         if not chosen:
-            raise UsageError(f"give the sort keys of {table}, or call reset_sorted_by", table=table)
+            raise UsageError(f"The list of sort keys of {table} is empty. Pass at least one key, or call reset_sorted_by", table=table)
         with self._whole_or_nothing():
             self._alter(table, partial(alterations.set_sorted_by, keys=chosen))
             if not self.repeated:
@@ -1278,7 +1405,11 @@ class Transaction:
                         self._check_expression(table, key.expression, state.schema)
 
     def reset_sorted_by(self, table: str) -> None:
-        """No longer sort new files."""
+        """Stop sorting new files.
+
+        Args:
+            table: ``table`` or ``schema.table``.
+        """
         self._alter(table, partial(alterations.set_sorted_by, keys=()))
 
     def _alter(self, table: str, alteration: Alteration, *, proves: tuple[str, ...] | None = None, session: Any = None) -> None:
@@ -1304,17 +1435,17 @@ class Transaction:
 
         Args:
             name: ``view`` or ``schema.view``.
-            sql: One SELECT in DuckDB's SQL. Tables and views are named by ``name`` (in the view's schema or in main) or
-                ``schema.name``; they must exist.
-            columns: Names of its first columns, instead of those of the query.
-            comment: The view's comment.
-            or_replace: Whether to drop a view of that name first.
-            if_not_exists: Whether to leave a view or table of that name as it is.
+            sql: One SELECT in DuckDB's SQL. Name tables and views as ``name`` (in the view's schema or in ``main``) or ``schema.name``.
+                They must exist.
+            columns: Names of the first columns, instead of those of the query. Default: the names of the query.
+            comment: Comment on the view. Default: none.
+            or_replace: Whether to replace an existing view of this name. Default: False.
+            if_not_exists: Whether to keep an existing view or table of this name. Default: False.
 
         Raises:
             AlreadyExistsError: A view or table has the name.
-            NotFoundError: Its schema does not exist, or something that it reads.
-            UsageError: Not one SELECT, a name that could be two tables, or two columns of one name.
+            NotFoundError: The schema, or a table or view in the query, does not exist.
+            UsageError: ``sql`` is not exactly one SELECT, a name is ambiguous, or two columns have the same name.
             UnsupportedFeatureError: The query cannot be parsed.
         """
         arguments.check_flags(or_replace=or_replace, if_not_exists=if_not_exists)
@@ -1325,7 +1456,9 @@ class Transaction:
         schema_name, view_name = split_name(name)
         owner = catalog.schema(schema_name)
         if not all(aliases) or len({folded(column) for column in aliases}) < len(aliases):
-            raise UsageError(f"view {name} needs columns of different names, not {list(aliases)}", view=name)
+            raise UsageError(
+                f"View {name} has the column names {list(aliases)}, which repeat one. Give every column a different name", view=name
+            )
         existing = catalog.find_view(name)
         if if_not_exists and (existing is not None or catalog.find_table(name) is not None):
             return
@@ -1336,14 +1469,14 @@ class Transaction:
         catalog.create_view(owner, view_name, text, aliases, comment)
 
     def rename_view(self, name: str, new_name: str) -> None:
-        """Rename a view within its schema; ``new_name`` is the name as it is, without a schema.
+        """Rename a view within its schema.
 
         Args:
             name: ``view`` or ``schema.view``.
-            new_name: The new name, without a schema.
+            new_name: New name, without a schema.
 
         Raises:
-            NotFoundError: No such view.
+            NotFoundError: There is no such view.
             AlreadyExistsError: A view or table has the new name.
         """
         arguments.filled("new_name", new_name)
@@ -1352,27 +1485,33 @@ class Transaction:
         self._catalog.rename_view(self._catalog.view(name), new_name)
 
     def drop_view(self, name: str, *, if_exists: bool = False) -> None:
-        """Drop a view. Views that read it stay, and fail when they are read.
+        """Drop a view. Views that read it are kept, but fail when they are read.
 
         Args:
             name: ``view`` or ``schema.view``.
-            if_exists: Whether to do nothing when there is no such view, instead of raising. Default: False.
+            if_exists: Whether to do nothing if the view does not exist. Default: False, which raises an error.
 
         Raises:
-            NotFoundError: No such view.
+            NotFoundError: There is no such view.
         """
         if self._is_done("drop view", name) or (if_exists and self._catalog.find_view(name) is None):
             return
         self._catalog.drop_view(name)
 
     def _schema_of(self, schema: str | None, name: str, own: str) -> str:
-        """Return the schema of what a view reads."""
+        """Return the schema of a table or view that a view reads."""
         found = [place for place in ([schema] if schema else dict.fromkeys((own, DEFAULT_SCHEMA))) if self._exists(place, name)]
         if not found:
             where = join_name(schema or own, name)
-            raise NotFoundError(f"the view reads {where}, which is not a table or view at snapshot {self._catalog.base.id}", table=where)
+            raise NotFoundError(
+                f"The query of the view reads {where}, which does not exist (snapshot {self._catalog.base.id}). Create the table "
+                "or view first, or correct the name",
+                table=where,
+            )
         if len(found) > 1:
-            raise UsageError(f"the view reads {name!r}, which is in the schemas {' and '.join(found)}: write schema.name", table=name)
+            raise UsageError(
+                f"The query of the view reads {name!r}, which exists in the schemas {' and '.join(found)}. Write schema.{name}", table=name
+            )
         return found[0]
 
     def _exists(self, schema: str, name: str) -> bool:
@@ -1390,22 +1529,22 @@ class Transaction:
         or_replace: bool = False,
         if_not_exists: bool = False,
     ) -> None:
-        """Create a macro, which DuckDB calls: an expression or a query under a name, with parameters.
+        """Create a macro for DuckDB: a named expression or query with parameters.
 
         Args:
             name: ``macro`` or ``schema.macro``. A scalar macro and a table macro may have the same name.
-            definitions: For each list of parameters the SQL: ``{"x": "x * 2"}``, ``{"a": "a", "a, b INTEGER := 5": "a + b"}``. A
-                parameter is a name, with a type and a constant as its default where wanted. DuckDB resolves what the SQL names when
-                the macro is called, by the caller's search path.
-            kind: ``scalar`` for expressions, ``table`` for SELECTs.
-            or_replace: Whether to drop a macro of that name and kind first.
-            if_not_exists: Whether to leave a macro of that name and kind as it is.
+            definitions: SQL by list of parameters: ``{"x": "x * 2"}``, ``{"a": "a", "a, b INTEGER := 5": "a + b"}``. A parameter is a
+                name with an optional type and an optional constant default. DuckDB resolves names in the SQL when the macro is called,
+                with the caller's search path.
+            kind: ``scalar`` for expressions, ``table`` for SELECTs. Default: ``scalar``.
+            or_replace: Whether to replace an existing macro of this name and kind. Default: False.
+            if_not_exists: Whether to keep an existing macro of this name and kind. Default: False.
 
         Raises:
-            AlreadyExistsError: It exists.
-            NotFoundError: Its schema does not exist.
-            UsageError: Parameters or SQL that DuckDB would not take.
-            UnsupportedFeatureError: What the catalog cannot hold, or cannot be parsed here.
+            AlreadyExistsError: The macro exists.
+            NotFoundError: The schema does not exist.
+            UsageError: DuckDB does not accept the parameters or the SQL.
+            UnsupportedFeatureError: The catalog cannot store the macro, or it cannot be parsed.
         """
         from ducklake_core.format.macros import implementations
 
@@ -1416,7 +1555,7 @@ class Transaction:
             return
         schema_name, macro_name = split_name(name)
         if not macro_name:
-            raise UsageError("a macro needs a name")
+            raise UsageError("The name of the macro is empty. Pass a name")
         owner = self._catalog.schema(schema_name)
         made = implementations(macro_name, given, kind)
         found = self._catalog.find_macro(name, kind)
@@ -1424,7 +1563,11 @@ class Transaction:
             if if_not_exists:
                 return
             if not or_replace:
-                raise AlreadyExistsError(f"there is a {kind} macro {name} already at snapshot {self._catalog.base.id}", macro=name)
+                raise AlreadyExistsError(
+                    f"The {kind} macro {name} already exists (snapshot {self._catalog.base.id}). Choose another name, or pass "
+                    "if_not_exists=True or or_replace=True",
+                    macro=name,
+                )
             self._catalog.drop_macro(found)
         self._catalog.create_macro(owner, macro_name, made)
 
@@ -1433,11 +1576,11 @@ class Transaction:
 
         Args:
             name: ``macro`` or ``schema.macro``.
-            kind: ``scalar`` (the default) or ``table``.
-            if_exists: Whether to do nothing when there is no such macro, instead of raising. Default: False.
+            kind: ``scalar`` or ``table``. Default: ``scalar``.
+            if_exists: Whether to do nothing if the macro does not exist. Default: False, which raises an error.
 
         Raises:
-            NotFoundError: No such macro of that kind.
+            NotFoundError: There is no such macro of this kind.
         """
         arguments.choice("kind", kind, MACRO_KINDS)
         if self._is_done("drop macro", name, kind):
@@ -1451,42 +1594,42 @@ class Transaction:
     # Tags
 
     def set_comment(self, name: str, text: str | None, *, column: ColumnName | None = None) -> None:
-        """Comment on a table, a view or a column of either; None takes the comment away.
+        """Set or delete the comment on a table, a view, or one of their columns.
 
         Args:
             name: Name of the table or view.
             text: The comment; None deletes it.
-            column: Name of a column, or path of a field; the table or view itself when None (the default).
+            column: Name of a column, or path of a field. Default: the table or view itself.
 
         Raises:
-            NotFoundError: No such table, view or column.
-            UnsupportedFeatureError: A column of a view, and the lake is of version 1.0, which has no place for it.
+            NotFoundError: There is no such table, view or column.
+            UnsupportedFeatureError: ``column`` belongs to a view, and the lake has version 1.0, which does not store such comments.
         """
         arguments.optional(storable, "text", text)
         if not self._is_done("comment", name, text, column):
             self._tag(name, COMMENT, text, column)
 
     def set_tag(self, name: str, key: str, value: str | None, *, column: ColumnName | None = None) -> None:
-        """Give a table or a view a tag: a string under a key; None takes the tag away.
+        """Set or delete a tag, a string under a key, on a table, a view or a column.
 
-        The tag ``comment`` is the comment, which is the only one that DuckDB shows, and the only one that a column can have.
+        The tag ``comment`` is the comment. DuckDB shows no other tags, and columns can have no other tags.
 
         Args:
             name: Name of the table or view.
             key: Key of the tag.
-            value: The value; None deletes the tag.
-            column: Name of a column, or path of a field; the table or view itself when None (the default).
+            value: Value of the tag; None deletes the tag.
+            column: Name of a column, or path of a field. Default: the table or view itself.
 
         Raises:
-            NotFoundError: No such table, view or column.
-            UnsupportedFeatureError: Another tag of a column than its comment: DuckDB cannot attach a lake that has one.
+            NotFoundError: There is no such table, view or column.
+            UnsupportedFeatureError: ``column`` is given, and ``key`` is not ``comment``: DuckDB cannot attach a lake with such a tag.
         """
         arguments.filled("key", key)
         arguments.optional(storable, "value", value)
         if column is not None and key != COMMENT:
             raise UnsupportedFeatureError(
-                f"a column of {name} cannot have the tag {key!r}: DuckDB cannot attach a lake in which a column has another tag than its "
-                "comment. Tag the table instead",
+                f"A column of {name} cannot have the tag {key!r}, because DuckDB cannot attach a lake with other tags on columns than "
+                "comments. Set the tag on the table instead",
                 table=name,
                 key=key,
             )
@@ -1494,29 +1637,29 @@ class Transaction:
             self._tag(name, key, value, column)
 
     def set_schema_comment(self, name: str, text: str | None) -> None:
-        """Comment on a schema; None takes the comment away. DuckDB neither writes nor shows comments on schemas.
+        """Set or delete the comment on a schema. DuckDB neither writes nor shows comments on schemas.
 
         Args:
             name: Name of the schema.
             text: The comment; None deletes it.
 
         Raises:
-            NotFoundError: No such schema.
+            NotFoundError: There is no such schema.
         """
         arguments.optional(storable, "text", text)
         if not self._is_done("comment schema", name, text, is_schema=True):
             self._tag_schema(name, COMMENT, text)
 
     def set_schema_tag(self, name: str, key: str, value: str | None) -> None:
-        """Give a schema a tag: a string under a key; None takes the tag away.
+        """Set or delete a tag, a string under a key, on a schema.
 
         Args:
             name: Name of the schema.
             key: Key of the tag.
-            value: The value; None deletes the tag.
+            value: Value of the tag; None deletes the tag.
 
         Raises:
-            NotFoundError: No such schema.
+            NotFoundError: There is no such schema.
         """
         arguments.filled("key", key)
         arguments.optional(storable, "value", value)
@@ -1546,7 +1689,8 @@ class Transaction:
         version = self._lake.info.format_version
         if not version.has_view_column_tags:
             raise UnsupportedFeatureError(
-                f"columns of view {view.name} cannot have comments: lakes of version {version} have no place for them; migrate to 1.1",
+                f"Columns of view {view.name} cannot have comments, because lakes of version {version} do not store them. Migrate "
+                "the lake to version 1.1",
                 feature="comments on columns of views",
                 view=view.name,
             )
@@ -1558,7 +1702,7 @@ class Transaction:
         return found
 
     def _names_of_view(self, view: StagedView) -> list[tuple[str, str]] | None:
-        """Return pairs of a column's name in the view and in its query, by which comments are stored; None if that is unknown."""
+        """Return pairs of a column's name in the view and in its query, under which comments are stored; None if that is unknown."""
         from ducklake_core.view_sql.translation import view_schema
 
         try:
@@ -1580,21 +1724,21 @@ class Transaction:
         timezone: str | None = None,
         **frames: FrameLike,
     ) -> Readable | None:
-        """Run one statement of SQL in DuckDB's dialect: it sees what the transaction has done, and is committed with it.
+        """Run one SQL statement in DuckDB's dialect. It sees the changes of the transaction, and is committed with them.
 
         Args:
-            sql: A statement as :meth:`DuckLake.sql` takes it. The rows of a query can be read until the transaction's block ends.
-            parameters: Values of the parameters: a list for ``?`` and ``$1``, a dict for ``$name``; None for SQL without parameters.
-            spark: A session for the work. It reads committed tables only; a query of a table that the transaction changed is rejected.
+            sql: One statement, as in :meth:`DuckLake.sql`. Read the rows of a query before the block ends.
+            parameters: Values of parameters: a list for ``?`` and ``$1``, a dict for ``$name``. Default: no parameters.
+            spark: Spark session for statements that change rows. Queries on it are not supported in a transaction.
             timezone: Time zone of the statement; see :meth:`DuckLake.sql`.
-            frames: Frames that the SQL names as tables, each as an argument of that name.
+            **frames: Frames that the SQL uses as tables, by name.
 
         Returns:
             The rows of a query, None for any other statement.
 
         Raises:
-            UsageError: The text is not one statement, or the engine rejects it; a parameter has no value; an argument is no frame.
-            UnsupportedFeatureError: Something that is not supported, by its name; or no engine for a query.
+            UsageError: ``sql`` is not exactly one valid statement, a parameter has no value, or an argument is not a frame.
+            UnsupportedFeatureError: The statement uses a feature that is not supported, or DuckDB is not installed.
         """
         from ducklake_core.sql.parameters import frame_sources, with_parameters
         from ducklake_core.sql.query import statement_zone
@@ -1607,7 +1751,10 @@ class Transaction:
         sources = frame_sources(sql, frames)
         if is_query(sql):
             if spark is not None:
-                raise UnsupportedFeatureError("a query in a transaction runs in this process: leave spark out, or use lake.sql")
+                raise UnsupportedFeatureError(
+                    "A query in a transaction cannot run on Spark. Remove spark, or query the committed tables with lake.sql(..., "
+                    "spark=...)"
+                )
             return StagedQuery(self._queries(sources), sql, zone)
         with in_zone(zone):
             self._run(sql, spark, sources)
@@ -1616,7 +1763,7 @@ class Transaction:
     def _run(self, sql: str, spark: SparkSession | None, frames: tuple[TableSource, ...]) -> None:
         """Run a statement that is no query, whose parameters are replaced."""
         if spark is not None and frames:
-            raise UnsupportedFeatureError("a statement with frames runs in this process: leave spark out")
+            raise UnsupportedFeatureError("A statement with frames cannot run on Spark. Remove spark")
         Statement(self, self._queries(frames), sql, spark, self._change_computed).carry_out()
 
     def _queries(self, frames: tuple[TableSource, ...] = ()) -> StagedQueries:
@@ -1630,14 +1777,14 @@ class Transaction:
         )
 
     def _change_computed(self, name: str, text: str, compute: Callable[[StagedTable], ComputedChange]) -> None:
-        """Stage a change of rows that are computed from what the transaction sees.
+        """Stage a change with rows that were computed from the state that the transaction sees.
 
-        They are good only while no other writer changes what they were computed from, so the commit fails otherwise.
+        The commit fails if another writer changes the tables that the rows were computed from.
 
         Args:
             name: The table.
-            text: Identifies the change among others.
-            compute: Computes it, and returns which tables were read.
+            text: SQL text, which distinguishes the change from others.
+            compute: Computes the change, and returns the tables that it has read.
         """
         if self._is_done("change", name, text):
             return
@@ -1652,15 +1799,15 @@ class Transaction:
 
 
 def autocommit(lake: LakeContext, commit: Mapping[str, Any], retries: CallRetries | None = None) -> Transaction:
-    """Return the transaction of a method that makes one change, with the commit options that the method was given.
+    """Return the transaction of a method that makes one change, with its commit options.
 
     Args:
         lake: The lake to change.
         commit: Author, message, extra information and commit id.
-        retries: Attempts of the call, where it may need several transactions.
+        retries: Attempts of the call, if it may need several transactions.
 
     Raises:
-        UsageError: The lake was opened to be read only, or an option does not exist.
+        UsageError: The lake was opened read only, or an option does not exist.
     """
     lake.database.check_not_read_only()
     arguments.check_commit(commit)
@@ -1678,8 +1825,8 @@ def write(lake: LakeContext, data: FrameLike, request: WriteRequest, commit: Map
         return tx.result
 
     retries = CallRetries()
-    # A base that was read up to a second ago saves a statement per append. It suits appends of small frames alone: they do not depend on
-    # rows of the table, and can be repeated on the newest snapshot if the assumption fails.
+    # A base that was read up to a second ago saves a query per append. It suits only appends of small frames: they do not depend on rows of
+    # the table, and can be repeated on the newest snapshot if the assumption fails.
     again = request.mode == "append" and commit.get("commit_id") is None and frame.is_small
     first = Transaction(lake, **commit, base=lake.table_cache.recent(*split_name(name)) if again else None, retries=retries)
     try:
@@ -1687,7 +1834,7 @@ def write(lake: LakeContext, data: FrameLike, request: WriteRequest, commit: Map
     except (CommitConflictError, SchemaError, UsageError):
         if not first.is_on_recent_base:
             raise
-        # What is in the way, or missing, may have come before this call: only the newest snapshot decides.
+        # The cause of the conflict may be older than this call: only the newest snapshot decides.
         result = write_in(Transaction(lake, **commit, retries=retries))
     if result.repeated:
         return single_result(result, *_written_then(lake, name, result.snapshot))
@@ -1695,13 +1842,13 @@ def write(lake: LakeContext, data: FrameLike, request: WriteRequest, commit: Map
 
 
 def _written_then(lake: LakeContext, name: str, snapshot: Snapshot | None) -> tuple[str, int]:
-    """Name and id of the table that an earlier commit wrote; it may have been dropped or renamed since."""
+    """Return name and id of the table that an earlier commit wrote. The table may have been dropped or renamed since."""
     assert snapshot is not None
     with lake.reader() as reader:
         try:
             state = reader.table(*split_name(name), snapshot.id)
         except NotFoundError:
-            # It was renamed while it was written to, so that the snapshot knows it by its other name.
+            # It was renamed while it was written, so the snapshot has its other name.
             changes = snapshot.change_set
             written = {*changes.inserted_into_table, *changes.inlined_insert, *changes.deleted_from_table, *changes.inlined_delete}
             if len(written) != 1:
@@ -1713,28 +1860,28 @@ def _written_then(lake: LakeContext, name: str, snapshot: Snapshot | None) -> tu
 def frame_in_types_of(table: Schema, frame: Frame, clauses: Sequence[MergeClause]) -> Frame:
     """Return the source of a merge with the types in which its columns are compared and stored.
 
-    - A column that is stored as it is, in the column of the same name, has the table's type: values that do not fit are an error, as in
-      other writes.
-    - A column that only expressions use keeps its own type: a result does not depend on whether all values happen to fit the table's.
-    - A column that is only compared has the table's type if all of its values have it.
+    - A column that is stored unchanged, in the column of the same name, gets the table's type. Values that do not fit are an error, as
+      in other writes.
+    - A column that only expressions use keeps its own type, so that a result does not depend on whether all values fit the table's type.
+    - A column that is only compared gets the table's type if all of its values fit.
     """
     from ducklake_core.engines.arrow.merge import computed_names, stored_names
 
     own = frame.typed_like(table)
     stored, computed = stored_names(own.schema, clauses), computed_names(clauses)
 
-    def chosen(mine: Field, fitted: Field) -> Field:
-        name, known = folded(mine.name), table.find(mine.name)
+    def chosen(column: Field, fitted: Field) -> Field:
+        name, known = folded(column.name), table.find(column.name)
         if name in stored:
-            return replace(mine, type=known.type) if known is not None and may_not_fit(mine.type, known.type) else fitted
-        return mine if name in computed else fitted
+            return replace(column, type=known.type) if known is not None and may_not_fit(column.type, known.type) else fitted
+        return column if name in computed else fitted
 
     columns = tuple(map(chosen, own.schema, frame.schema_for(table)))
     return replace(own, schema=Schema(columns=columns))
 
 
 def _columns(given: Any) -> Schema:
-    # Schemas of polars are mappings too, to types of their own.
+    # Schemas of polars are mappings, too, but to other types.
     if isinstance(given, Mapping) and not hasattr(given, "__arrow_c_schema__"):
         return Schema(
             columns=tuple(Field(name=storable("a column's name", name), type=data_type_of(data_type)) for name, data_type in given.items())
@@ -1743,5 +1890,5 @@ def _columns(given: Any) -> Schema:
 
 
 def _identity(alteration: Alteration) -> tuple[object, ...]:
-    """Return the identity of an alteration, as a value that is the same in every run."""
+    """Return a value that identifies an alteration and is the same in every run."""
     return (alteration.func.__name__, alteration.keywords) if isinstance(alteration, partial) else ()

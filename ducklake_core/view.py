@@ -1,4 +1,4 @@
-"""A view of a lake, at its newest state or at one snapshot."""
+"""Read a view of a lake at one snapshot: the class :class:`View`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class View(Readable):
-    """A view. Made by :meth:`DuckLake.view` and :meth:`DuckLake.views`, at the requested snapshot."""
+    """A view at one snapshot, returned by :meth:`DuckLake.view` and :meth:`DuckLake.views`."""
 
     def __init__(self, lake: LakeContext, state: ViewState) -> None:
         self._lake = lake
@@ -41,7 +41,7 @@ class View(Readable):
 
     @property
     def snapshot_id(self) -> int:
-        """The snapshot that this object is of."""
+        """Id of the snapshot that reads use."""
         return self._state.snapshot_id
 
     @property
@@ -56,7 +56,7 @@ class View(Readable):
 
     @property
     def column_aliases(self) -> tuple[str, ...]:
-        """Names that the view gives to its first columns, instead of those of its query; empty for none."""
+        """Names of the first columns, if the view renames columns of its query; otherwise empty."""
         return self._state.column_aliases
 
     @property
@@ -66,15 +66,15 @@ class View(Readable):
 
     @property
     def column_comments(self) -> dict[str, str]:
-        """Comments of its columns, by the names that the query gives them (before :attr:`column_aliases`). None on lakes of 1.0."""
+        """Comments of columns, by the names in the query (before :attr:`column_aliases`). Always empty on lakes of version 1.0."""
         return dict(self._state.column_comments)
 
     @property
     def references(self) -> tuple[str, ...]:
-        """Names of the tables and views that its query names, ``schema.name``, each once, sorted.
+        """Sorted names (``schema.name``) of the tables and views that the query reads.
 
         Raises:
-            UnsupportedFeatureError: The query cannot be parsed, or names what is no table or view of the lake.
+            UnsupportedFeatureError: The query cannot be parsed, or reads something that is not a table or view of the lake.
         """
         from ducklake_core.view_sql.translation import referenced
 
@@ -83,10 +83,10 @@ class View(Readable):
 
     @property
     def schema(self) -> Schema:
-        """Its columns, with the types that DuckDB gives them; no row is read, and no engine is needed.
+        """The columns with the types that DuckDB gives them. Reads no row and needs no engine.
 
         Raises:
-            UnsupportedFeatureError: Something in the query is not understood; the message names it.
+            UnsupportedFeatureError: A part of the query is not supported; the message names it.
         """
         from ducklake_core.view_sql.translation import view_schema
 
@@ -99,14 +99,14 @@ class View(Readable):
             return object_tags(reader, self._state.id, self.snapshot_id)
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """Return the rows as a stream with a known schema, computed in this process.
+        """Return the rows as a ``RecordBatchReader``, computed in this process.
 
-        Columns of one table under a condition are read as a scan; any other query by DuckDB, where it is installed, over scans of this
-        library at :attr:`snapshot_id`.
+        A query that selects columns of one table, with an optional condition, runs as a scan. Other queries run in DuckDB, which must
+        be installed.
 
         Raises:
-            UnsupportedFeatureError: The query needs an engine, and DuckDB is not installed; :meth:`to_spark` does without it.
-            UsageError: DuckDB rejects the query, or fails while it runs.
+            UnsupportedFeatureError: DuckDB is required and not installed. :meth:`to_spark` works without it.
+            UsageError: DuckDB rejects the query, or the query fails.
         """
         from ducklake_core.sql.query import renamed, selected_scan
         from ducklake_core.view_sql.selection import selection
@@ -119,7 +119,7 @@ class View(Readable):
         return renamed(selected_scan(self._lake, selected).to_reader(), selected)
 
     def _computed(self, problem: UnsupportedFeatureError) -> pa.RecordBatchReader:
-        """Return the rows as DuckDB computes them."""
+        """Return the rows as computed by DuckDB."""
         from ducklake_core.engines.duckdb.query import name_in_instance
         from ducklake_core.engines.duckdb_instance import require_duckdb
         from ducklake_core.sql.names import lake_names
@@ -132,14 +132,17 @@ class View(Readable):
         return rows_in_process(self._lake, names, f"FROM {name}")
 
     def to_spark(self, session: SparkSession) -> DataFrame:
-        """Return the rows as a lazy DataFrame of a session, classic or Connect.
+        """Return the rows as a lazy Spark DataFrame, classic or Connect.
 
-        The query runs as Spark SQL over scans of its tables at :attr:`snapshot_id`, with the columns, types and rows that
-        DuckDB gives it; docs/reference/views.md lists what is translated.
+        The query runs as Spark SQL over scans of its tables at :attr:`snapshot_id`, with the columns, types and rows of DuckDB.
+        docs/reference/views.md lists what is translated.
+
+        Args:
+            session: Spark session.
 
         Raises:
-            UnsupportedFeatureError: Something in the query is not translated; the message names it.
-            UsageError: The session does not follow ANSI SQL.
+            UnsupportedFeatureError: A part of the query is not translated; the message names it.
+            UsageError: The session does not use ANSI SQL.
         """
         from ducklake_core.sql.query import selected_frame, translated_frame
         from ducklake_core.view_sql.selection import selection

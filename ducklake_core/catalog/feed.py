@@ -98,7 +98,7 @@ def resolve_start(reader: CatalogReader, start: Bound) -> int:
     if not isinstance(start, datetime):
         return reader.snapshot(version=start).id
     if start.tzinfo is None:
-        raise UsageError(f"the time {start.isoformat()} has no zone; give an aware datetime, for instance with tzinfo=UTC")
+        raise UsageError(f"The time {start.isoformat()} has no zone. Pass an aware datetime, for example with tzinfo=UTC")
     snapshot = reader.catalog["snapshot"]
     # Times are compared here: a database that stores them as strings would compare them letter by letter.
     times = select(snapshot.c.snapshot_id, snapshot.c.snapshot_time).order_by(snapshot.c.snapshot_id)
@@ -137,7 +137,7 @@ def feed_range(reader: CatalogReader, table: TableState, start: Bound, *, deleti
         raise _expired(table, f"snapshot {missing - 1}", missing)
     if deletions and before is None and first > created and _may_end_files(earliest, table.id):
         # A file that ends at the first snapshot was visible only before it. If the snapshot before was expired, so was the file.
-        raise _expired(table, f"snapshot {first - 1}, which tells what snapshot {first} deleted,", first + 1)
+        raise _expired(table, f"snapshot {first - 1}, which is needed to find the deletes of snapshot {first},", first + 1)
     moving = snapshots_that_move(reader, table.id, first, end)
     return FeedRange(
         start=first,
@@ -148,7 +148,7 @@ def feed_range(reader: CatalogReader, table: TableState, start: Bound, *, deleti
 
 
 def _edges(reader: CatalogReader, first: int, end: int) -> list[Snapshot]:
-    """Return the snapshot before a range, its first and its last one, as far as they exist."""
+    """Return the snapshot before a range, and its first and last one, if they exist."""
     query = reader.snapshot_query().where(reader.catalog["snapshot"].c.snapshot_id.in_((first - 1, first, end)))
     return [reader.snapshot_of(row) for row in reader.connection.execute(query)]
 
@@ -172,7 +172,7 @@ def created_snapshot(reader: CatalogReader, table_id: int) -> int:
 
 def _expired(table: TableState, what: str, first: int) -> NotFoundError:
     return NotFoundError(
-        f"the changes of {table.qualified_name} are not complete: {what} was expired; begin at snapshot {first} or later",
+        f"The changes of {table.qualified_name} are incomplete, because {what} has expired. Begin at snapshot {first} or later",
         table=table.qualified_name,
         snapshot_id=first,
     )
@@ -226,7 +226,7 @@ def _file_deletes(row: Any, table: TableState, streams: Streams, covered: FeedRa
     inlined = tuple((found.row_id, found.begin_snapshot) for found in streams.take("inlined_deletes", row.data_file_id))
     if not all(isinstance(number, int) for pair in inlined for number in pair):
         raise CatalogCorruptError(
-            f"a row of data file {row.data_file_id} of table {table.qualified_name} that the catalog deletes has no usable place",
+            f"An inlined delete of data file {row.data_file_id} of table {table.qualified_name} has no valid position. Run lake.check()",
             table=table.qualified_name,
             data_file_id=row.data_file_id,
         )

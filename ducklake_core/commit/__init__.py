@@ -1,7 +1,7 @@
 """Commit staged changes as a snapshot.
 
-In: a :class:`~ducklake_core.commit.request.CommitRequest` with frozen actions and the base snapshot that they were planned on.
-Out: a committed snapshot, or one of two other endings (failed, unknown).
+Input: a :class:`~ducklake_core.commit.request.CommitRequest` with frozen actions and the base snapshot that they were planned on.
+Output: a committed snapshot, or one of two other endings (failed, unknown).
 
 One attempt of a commit runs in one short database transaction::
 

@@ -473,7 +473,7 @@ class StagedDeleteFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddDeleteFiles:
-    """Hide rows of data files that stay."""
+    """Hide rows of data files that remain in the table."""
 
     table_id: int
     files: tuple[StagedDeleteFile, ...]

@@ -61,9 +61,9 @@ def drop_column(state: TableState, *, path: ColumnPath) -> TableState:
 def _check_unused(state: TableState, column: Field) -> None:
     keys = state.partition_spec.fields if state.partition_spec else ()
     if any(key.column_id == column.id for key in keys):
-        raise UsageError(f"the table is partitioned by {column.name!r}; set another partitioning first", column=column.name)
+        raise UsageError(f"the table is partitioned by {column.name!r}. Change the keys with set_partitioned_by first", column=column.name)
     if any(folded(column.name) in {folded(name) for name in sort_columns(key)} for key in state.sort_keys):
-        raise UsageError(f"the table is sorted by {column.name!r}; set another sort order first", column=column.name)
+        raise UsageError(f"the table is sorted by {column.name!r}. Change the order with set_sorted_by first", column=column.name)
 
 
 def rename_column(state: TableState, *, path: ColumnPath, name: str) -> TableState:
@@ -119,7 +119,7 @@ def set_nullable(state: TableState, *, path: ColumnPath, nullable: bool) -> Tabl
 
 def _check_top(path: ColumnPath, what: str) -> None:
     if len(path) > 1:
-        raise SchemaError(f"{'.'.join(path)!r} is a field: only a column of the table {what}", column=".".join(path))
+        raise SchemaError(f"{'.'.join(path)!r} is a field of a struct, and only a top-level column {what}", column=".".join(path))
 
 
 def set_partitioned_by(state: TableState, *, keys: Sequence[str]) -> TableState:
@@ -145,7 +145,7 @@ def partition_spec(partition_by: Sequence[str], schema: Schema, version: FormatV
         UnsupportedFeatureError: A transform that lakes of the version do not have.
     """
     if isinstance(partition_by, str):
-        raise UsageError(f"partition_by must be a list of expressions, not the text {partition_by!r}")
+        raise UsageError(f"partition_by must be a list of expressions, not a string. Pass [{partition_by!r}]")
     keys: list[PartitionField] = []
     for text in partition_by:
         name, transform, buckets = parse_partition_expression(text)
@@ -163,7 +163,7 @@ def set_sorted_by(state: TableState, *, keys: Sequence[str]) -> TableState:
     """Change the sort order of new files; an empty list removes it."""
     with about(state):
         if isinstance(keys, str):
-            raise UsageError(f"sort keys must be a list of expressions, not the text {keys!r}")
+            raise UsageError(f"Sort keys must be a list of expressions, not a string. Pass [{keys!r}]")
         return replace(state, sort_keys=tuple(parse_sort_key(text, state.schema) for text in keys))
 
 
@@ -174,10 +174,15 @@ def restore_columns(state: TableState, *, schema: Schema) -> TableState:
         spec = state.partition_spec
         for key in spec.fields if spec is not None else ():
             if key.column_id not in by_id:
-                raise UsageError(f"the table is partitioned by {key.column!r}, which it did not have then; set another partitioning first")
+                raise UsageError(
+                    f"the table is partitioned by {key.column!r}, which it did not have at that snapshot. Change the keys with "
+                    "set_partitioned_by first"
+                )
         for name in (name for key in state.sort_keys for name in sort_columns(key)):
             if schema.find(name) is None:
-                raise UsageError(f"the table is sorted by {name!r}, which it did not have then; set another sort order first")
+                raise UsageError(
+                    f"the table is sorted by {name!r}, which it did not have at that snapshot. Change the order with set_sorted_by first"
+                )
         if spec is not None:
             spec = replace(spec, fields=tuple(replace(key, column=by_id[key.column_id].name) for key in spec.fields))
             check_spec(spec, schema)
@@ -224,7 +229,7 @@ def set_tag(state: TableState, *, key: str, value: str | None) -> TableState:
 def rename_table(state: TableState, *, name: str) -> TableState:
     """Rename the table within its schema; its files stay where they are."""
     if not name:
-        raise UsageError(f"table {state.qualified_name} needs a name", table=state.qualified_name)
+        raise UsageError(f"The new name of table {state.qualified_name} is empty. Pass a name", table=state.qualified_name)
     return replace(state, name=name)
 
 

@@ -11,8 +11,8 @@ An attempt runs these steps, in this order::
                                    rejected or locked -> next attempt
                                    connection lost -> unanswered, the next attempt decides
 
-A lost connection at COMMIT is the only case that needs a memory: the transaction may or may not be in the lake, and only the commit id
-in a later head, or a free snapshot id, proves which.
+A lost connection at COMMIT leaves the outcome open: the transaction may or may not be in the lake. Only the commit id in a later head,
+or a free snapshot id, decides.
 """
 
 from __future__ import annotations
@@ -64,6 +64,7 @@ from ducklake_core.errors import (
 )
 from ducklake_core.format.files.data_files import WrittenFile
 from ducklake_core.format.state import Snapshot, is_same_snapshot
+from ducklake_core.format.types.text import counted
 
 RewriteDeleteFile = Callable[[int, StagedDeleteFile, int], StagedDeleteFile]
 """Write a cumulative delete file again for another snapshot id: (table id, staged file, snapshot id) -> staged file."""
@@ -118,20 +119,20 @@ class Committer:
         return self._run is not None and self._run.may_have_committed
 
     def find_commit(self, commit_id: str) -> Snapshot | None:
-        """Return the newest surviving snapshot that carries the commit id, None when there is none."""
+        """Return the newest snapshot with the commit id, None if there is none; expired snapshots do not count."""
         with self._database.read() as connection:
             candidates = snapshots_mentioning(connection, self._database.tables, search_text(commit_id))
         return _carrying(commit_id, candidates)
 
     def find_commit_or_raise(self, commit_id: str, snapshot_id: int | None = None) -> Snapshot | None:
-        """Return the snapshot that carries the commit id, None only when no snapshot ever did; see :meth:`DuckLake.find_commit`.
+        """Return the snapshot with the commit id, None only if there never was one; see :meth:`DuckLake.find_commit`.
 
         Args:
             commit_id: The commit id to find.
-            snapshot_id: The snapshot id that the commit was about to take, when it is known: narrows which expired snapshots matter.
+            snapshot_id: The only snapshot id that the commit can have, if it is known. Other expired snapshots are then ignored.
 
         Raises:
-            CommitOutcomeUnknownError: A snapshot that may have carried it was expired.
+            CommitOutcomeUnknownError: A snapshot that may have had the id has expired.
         """
         with self._database.read() as connection:
             tables, text = self._database.tables, search_text(commit_id)
@@ -143,8 +144,9 @@ class Committer:
         if expired is None:
             return found
         raise CommitOutcomeUnknownError(
-            f"no snapshot carries the commit id {commit_id}, but {expired}, and nobody can tell any more whether one of them did: "
-            "look at the rows of the table before writing them again",
+            f"It is unknown whether commit id {commit_id} was committed: no snapshot has it, but {expired}, and one of them "
+            "may have had it. "
+            "Check the rows of the table before you write them again",
             commit_id=commit_id,
             snapshot_id=snapshot_id,
         )
@@ -160,18 +162,18 @@ class Committer:
         _reject_conflict(transaction, head)
 
     def commit(self, transaction: CommitRequest) -> Committed:
-        """Commit, with another attempt whenever another writer wins or the database is briefly unreachable.
+        """Commit. Try again when another writer commits first or the database is briefly unreachable.
 
-        No attempt begins after five minutes of waiting. Open read transactions of a SQLite file are waited for only 10 seconds.
+        No attempt begins after five minutes of waiting. A commit waits only 10 seconds for open read transactions of a SQLite file.
 
         Raises:
-            CommitConflictError: Another transaction changed what this one depends on; the same request can never succeed.
-            CommitRetriesExhaustedError: Every attempt lost against another writer, or the database stayed unreachable.
+            CommitConflictError: Another transaction changed data that this one depends on. The same request can never succeed.
+            CommitRetriesExhaustedError: Other writers committed first in every attempt, or the database stayed unreachable.
             CommitOutcomeUnknownError: The connection was lost at COMMIT and the catalog could not be read afterwards.
             CatalogError: The database rejected a statement.
         """
         if not transaction.actions:
-            raise UsageError("a transaction without changes makes no snapshot")
+            raise UsageError("The transaction contains no changes, so there is nothing to commit")
         run = self._run = _Run(self._database, transaction, self._rewrite, self._guard)
         attempts = self._attempts
         attempts.begin()
@@ -252,7 +254,7 @@ class _Run:
         return Committed(snapshot=self._trying.snapshot, ids=self._trying.ids, attempts=number)
 
     def note(self, error: DuckLakeError) -> None:
-        """Remember why an attempt failed: the next one queues, or waits for locked rows, accordingly."""
+        """Store the reason of a failed attempt. The next attempt queues, or waits for locked rows, accordingly."""
         self._met_locks = self._had_lease and waited_in_vain(error)
         self._lease = self._lease.after(error, had_lease=self._had_lease)
 
@@ -293,7 +295,7 @@ class _Run:
             return error if isinstance(error, CommitOutcomeUnknownError) else self._unknown(error.message)
         if self._trying is None or not is_about_length(error):
             return error
-        advice = "nothing was changed; store shorter values, or raise the limit of the database"
+        advice = "nothing was changed. Store shorter values, or raise the limit of the database"
         return CatalogError(f"{error.message}: {longest_value(self._trying.changes)}; {advice}", **error.details)
 
     def exhausted(self, attempts: int, last: DuckLakeError) -> DuckLakeError:
@@ -301,20 +303,24 @@ class _Run:
             return self._unknown(last.message)
         names = ", ".join(sorted(self._transaction.names.values())) or "new tables"
         if is_blocked_by_readers(last):
-            waited = f"the commit to {names} waited {READERS_SECONDS:.0f} seconds for readers in {attempts} attempts; nothing was changed. "
+            waited = (
+                f"The commit to {names} waited {READERS_SECONDS:.0f} seconds for readers in {counted(attempts, 'attempt')}. "
+                "Nothing was changed. "
+            )
             return CommitRetriesExhaustedError(waited + last.message, attempts=attempts)
         return CommitRetriesExhaustedError(
-            f"the commit to {names} failed in {attempts} attempt{'' if attempts == 1 else 's'} against other writers or an unreachable "
-            f"catalog; nothing was changed. Run it again, or let fewer writers commit at once. Last cause: {last.message}",
+            f"The commit to {names} failed in {counted(attempts, 'attempt')}, because other writers committed first or the "
+            "catalog was unreachable. "
+            f"Nothing was changed. Run it again, or let fewer writers commit at the same time. Last cause: {last.message}",
             attempts=attempts,
         )
 
     def _unknown(self, why: str) -> CommitOutcomeUnknownError:
         assert self._unanswered is not None
         return CommitOutcomeUnknownError(
-            f"the connection was lost while snapshot {self._unanswered.snapshot.id} was being committed, and the catalog could not be "
-            f"asked whether it arrived ({why}). No file was deleted. Before running the write again, ask "
-            f"find_commit({self._transaction.commit_id!r}, snapshot_id={self._unanswered.snapshot.id})",
+            f"It is unknown whether snapshot {self._unanswered.snapshot.id} was committed: the connection was lost during COMMIT, and the "
+            f"catalog could not be read afterwards ({why}). No file was deleted. Before you run the write again, call "
+            f"lake.find_commit({self._transaction.commit_id!r}, snapshot_id={self._unanswered.snapshot.id})",
             commit_id=self._transaction.commit_id,
             snapshot_id=self._unanswered.snapshot.id,
         )
@@ -329,7 +335,7 @@ class _Run:
         return None
 
     def _with_snapshot_id(self, transaction: CommitRequest, snapshot_id: int) -> CommitRequest:
-        """Return the transaction with every cumulative delete file written for this very snapshot id.
+        """Return the transaction with every cumulative delete file written for this snapshot id.
 
         DuckDB leaves the id of its first attempt in the file, so that rows disappear from snapshots of other writers.
         Only a catalog in a file is locked while the delete files are written, and only after another writer has committed since the base.
@@ -416,11 +422,11 @@ def find_stale(transaction: CommitRequest, head: Head) -> Conflict | None:
     """
     base = transaction.base
     if head.base is None or not is_same_snapshot(head.base, base):
-        reason = "has been expired" if head.base is None else "is another commit now: the catalog was replaced, by a backup or a new lake"
+        reason = "has expired" if head.base is None else "is another commit now: the catalog was replaced by a backup or a new lake"
         return Conflict(
             rule="base-gone",
             message=f"Transaction conflict - snapshot {base.id}, on which this transaction was planned, {reason}. "
-            "Nothing was changed; run the write again on the newest snapshot",
+            "Nothing was changed. Run the write again on the newest snapshot",
             snapshot_id=base.id,
         )
     if transaction.assumed_options is None:
@@ -435,7 +441,7 @@ def find_stale(transaction: CommitRequest, head: Head) -> Conflict | None:
 def _older(what: str, head: Head) -> Conflict:
     return Conflict(
         rule="base-older-than-call",
-        message=f"Transaction conflict - {what} since the snapshot that was seen last. Nothing was changed; run the write again",
+        message=f"Transaction conflict - {what} since the snapshot that was read last. Nothing was changed. Run the write again",
         snapshot_id=head.snapshot.id,
     )
 
@@ -452,7 +458,9 @@ def check_encrypted(actions: Iterable[Action]) -> None:
     for action in actions:
         for file in _files(action):
             if file.encryption_key is None:
-                raise CommitError(f"{file.path} is not encrypted, but the lake is; nothing was committed", path=file.path)
+                raise CommitError(
+                    f"File {file.path} is not encrypted, but the lake is. Nothing was committed. Write encrypted files", path=file.path
+                )
 
 
 def _files(action: Action) -> Iterable[WrittenFile | StagedDeleteFile | CumulativeDeletes]:
@@ -478,7 +486,7 @@ def _files(action: Action) -> Iterable[WrittenFile | StagedDeleteFile | Cumulati
 
 
 class SweepGuard:
-    """Detect that a sweep deleted files which a transaction is about to add.
+    """Detect that a sweep has deleted files that a transaction is adding.
 
     A sweep of orphaned files changes a mark in the catalog. The guard compares the mark before the files were read with the mark in the
     transaction that commits them::
@@ -532,7 +540,7 @@ class SweepGuard:
         found = statements.fetch("sweep mark", lambda: sweep_mark(self._database.tables))()
         if (found[0].value if found else None) != self._mark:
             self._is_stale = True
-            raise CatalogUnavailableError("another operation deleted files while files were being added", failure="retry")
+            raise CatalogUnavailableError("Another operation deleted files while files were being added", failure="retry")
 
 
 def _paths(actions: Sequence[Action]) -> list[str]:

@@ -72,29 +72,29 @@ _ACTION_TEXT: dict[OwnKind, str] = {
     "compact": "compact table",
     "flush": "flush inlined data of table",
     "rewrite": "rewrite files of table",
-    "look_at_definition": "alter table",
-    "look_for_matches": "search rows of table",
-    "look_at_rows": "search rows of table",
+    "read_definition": "alter table",
+    "search_matches": "search rows of table",
+    "read_rows": "search rows of table",
 }
-_READS: dict[Lookup, OwnKind] = {"definition": "look_at_definition", "matches": "look_for_matches", "rows": "look_at_rows"}
+_READS: dict[Lookup, OwnKind] = {"definition": "read_definition", "matches": "search_matches", "rows": "read_rows"}
 
 OwnKind: TypeAlias = Literal[
     "create_schema", "drop_schema", "tag_schema", "create_table", "drop_table", "alter_table", "rename_table", "set_not_null",
     "create_view", "alter_view", "rename_view", "drop_view",
     "create_scalar_macro", "create_table_macro", "drop_macro",
     "insert", "delete", "inlined_delete", "inlined_file_delete", "compact", "flush", "rewrite",
-    "look_at_definition", "look_for_matches", "look_at_rows",
+    "read_definition", "search_matches", "read_rows",
 ]  # fmt: skip
 Scope: TypeAlias = Literal["table", "schema", "schema name", "entry name", "entries of schema", "data file", "view", "macro"]
 """The object that own and other change must share to conflict: an id of a table, view, macro or schema, a name, or a data file."""
 RENAMED = "renamed_table"
 """Not an entry of changes_made: a rename is logged as the creation of the new name and detected by the table's row."""
-_NO_SCHEMA = "the new entry would live in no schema"
-_TABLE_DROPPED = "the table the rows belong to no longer exists"
-_OTHER_COLUMNS = "the files may follow columns, keys or types that no longer hold"
+_NO_SCHEMA = "the new entry would be in no schema"
+_TABLE_DROPPED = "the table of the rows no longer exists"
+_OTHER_COLUMNS = "the files may have columns, keys or types that are no longer valid"
 _DELETED = "the other transaction decided what to delete without seeing these rows"
 _UNSEEN = "this transaction did not read the new rows when it decided what to delete"
-_MOVED = "positions in the old files mean nothing in the new ones"
+_MOVED = "positions in the old files are not valid in the new ones"
 _TWICE = "a row could count as deleted twice"
 _OVERLOOKED = "the new rows may match what this transaction has searched for"
 _OTHER_NAME = "another table may have the name that this transaction used"
@@ -296,10 +296,10 @@ RULES: tuple[Rule, ...] = (
         ("rewrite_delete", "compacted the same data file", "the file may be missing", False),
     ),
     # Reads that led to no action count too: the result must be as if the transaction had begun after the other one (serializable).
-    *_lookup_rules("look_at_definition", *_REDEFINED),
-    _stricter("look_at_definition", RENAMED, "renamed it", "the change uses the old name"),
-    *_lookup_rules("look_for_matches", *_REDEFINED, *_NEW_ROWS),
-    *_lookup_rules("look_at_rows", *_REDEFINED, *_NEW_ROWS, *_FEWER_ROWS),
+    *_lookup_rules("read_definition", *_REDEFINED),
+    _stricter("read_definition", RENAMED, "renamed it", "the change uses the old name"),
+    *_lookup_rules("search_matches", *_REDEFINED, *_NEW_ROWS),
+    *_lookup_rules("read_rows", *_REDEFINED, *_NEW_ROWS, *_FEWER_ROWS),
 )  # fmt: skip
 """Every forbidden pair."""
 
@@ -357,10 +357,10 @@ def find_conflict(transaction: CommitRequest, head: Head) -> Conflict | None:
         return Conflict(
             rule="restore-anything",
             message=f"Transaction conflict - attempting to restore the lake - but another transaction has committed snapshot "
-            f"{head.later[0].id} meanwhile. Nothing was changed; restore it again",
+            f"{head.later[0].id} meanwhile. Nothing was changed. Restore it again",
             snapshot_id=head.later[0].id,
         )
-    # Equal changes once: a transaction may append to one table a thousand times.
+    # Duplicates are removed: a transaction may append to one table a thousand times.
     own = list(dict.fromkeys(change for action in transaction.actions for change in _own_changes(action, transaction)))
     own += [_on_table(_READS[one], table_id, transaction) for table_id, kinds in transaction.lookups.items() for one in sorted(kinds)]
     for snapshot in head.later:
@@ -387,7 +387,7 @@ def _find_gap(transaction: CommitRequest, head: Head) -> Conflict | None:
     return Conflict(
         rule="history-gap",
         message=f"Transaction conflict - snapshot {missing[0]}, committed after this transaction's base snapshot {transaction.base.id}, "
-        "has been expired, so nobody can tell what it changed. Run the write again on the newest snapshot, "
+        "has expired, so its changes are unknown. Nothing was changed. Run the write again on the newest snapshot, "
         "and keep snapshots for longer than writes take",
         snapshot_id=missing[0],
     )
@@ -402,7 +402,7 @@ def _find_file_of_another(transaction: CommitRequest, head: Head) -> Conflict | 
     return Conflict(
         rule="file-added-by-another",
         message=f"Transaction conflict - attempting to add {printable(path)} to table {label} - but another transaction has added it to "
-        "the lake meanwhile (a file belongs to one table once). Nothing was changed",
+        "the lake meanwhile, and a file can belong to a table only once. Nothing was changed. Remove the file from the list",
         table=label,
         snapshot_id=head.snapshot.id,
     )
@@ -413,8 +413,8 @@ def _find_expired_file(head: Head) -> Conflict | None:
         return None
     return Conflict(
         rule="file-expired",
-        message=f"Transaction conflict - data file {min(head.expired_files)}, of which this transaction gathers the deletes, has been "
-        "expired. Nothing was changed; run the write again on the newest snapshot",
+        message=f"Transaction conflict - data file {min(head.expired_files)}, which this transaction compacts, has "
+        "expired. Nothing was changed. Run the operation again",
         snapshot_id=head.snapshot.id,
     )
 
@@ -423,7 +423,7 @@ def _unknown(other: _Other, snapshot: Snapshot) -> Conflict:
     return Conflict(
         rule="unknown-change",
         message=f"Transaction conflict - snapshot {snapshot.id}, committed after this transaction began, contains the change "
-        f"{other.text!r} that this library does not know. Run the write again on the newest snapshot",
+        f"{other.text!r}, which this library does not support. Nothing was changed. Run the write again on the newest snapshot",
         snapshot_id=snapshot.id,
     )
 
@@ -432,7 +432,7 @@ def _conflict(rule: Rule, own: _Own, snapshot_id: int) -> Conflict:
     return Conflict(
         rule=rule.name,
         message=f"Transaction conflict - attempting to {_ACTION_TEXT[own.kind]} {own.label} - but another transaction has {rule.outcome} "
-        f"in snapshot {snapshot_id} ({rule.why}). Nothing was changed; run the write again on the newest snapshot",
+        f"in snapshot {snapshot_id} ({rule.why}). Nothing was changed. Run the write again on the newest snapshot",
         table=own.label if own.table_id is not None else None,
         snapshot_id=snapshot_id,
     )

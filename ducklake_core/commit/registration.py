@@ -57,7 +57,7 @@ class WriteRegistration:
         self._lock = threading.Lock()
 
     def add(self, write_id: str) -> None:
-        """Note that files whose names carry a write id may be written from now on."""
+        """Record that files with a write id in their names may be written from now on."""
         self._write_ids.append(write_id)
         if len(self._write_ids) == 1:
             self._due = time.monotonic() + REGISTER_AFTER
@@ -77,7 +77,7 @@ class WriteRegistration:
                 with self._database.write() as connection:
                     forget_running_writes(connection, self._database.tables, self._write_ids)
         except Exception as error:  # noqa: BLE001 - the write has ended, well or not, and its caller has to know how
-            _log.info("a write that has ended could not be unregistered in %s: %s", self._database.address, _reason(error))
+            _log.info("A finished write could not be unregistered in %s: %s", self._database.address, _reason(error))
         finally:
             self._lock.release()
 
@@ -88,10 +88,10 @@ class WriteRegistration:
         try:
             if not self._has_ended and self._is_due() and _may_write_now(self._database):
                 self._store(tuple(self._write_ids))
-        except Exception as error:  # noqa: BLE001 - the thread tells of the other writes too
+        except Exception as error:  # noqa: BLE001 - the thread renews the other writes, too
             # One warning only: every check tries again, for as long as the write takes.
             level = logging.DEBUG if self._has_failed else logging.WARNING
-            _log.log(level, "a running write could not be registered in %s, and goes on: %s", self._database.address, _reason(error))
+            _log.log(level, "A running write could not be registered in %s, but continues: %s", self._database.address, _reason(error))
             self._has_failed = True
         finally:
             self._lock.release()
@@ -154,7 +154,7 @@ class _RunningWrites:
                 threading.Thread(target=self._run, name="ducklake-running-writes", daemon=True).start()
                 self._has_thread = True
             except RuntimeError as error:
-                _log.info("running writes are not registered: %s", error)
+                _log.info("Running writes are not registered: %s", error)
 
     def discard(self, write: WriteRegistration) -> None:
         with self._lock:

@@ -90,7 +90,8 @@ def checked_commit_id(commit_id: object) -> str:
     """
     if not isinstance(commit_id, str) or not commit_id.strip():
         raise UsageError(
-            f"a commit id is a text that no other write has, not {shown(commit_id)}; leave it out where a repeated write does no harm"
+            f"commit_id must be a non-empty string that no other write uses, not {shown(commit_id)}. Remove it if a repeated "
+            "write does no harm"
         )
     return storable("commit_id", commit_id)
 
@@ -126,18 +127,17 @@ def stored_extra_info(
     elif extra_info is not None:
         given = extra_info
     if given.get(COMMIT_ID_KEY, commit_id) != commit_id:
-        raise UsageError(f"extra_info has a {COMMIT_ID_KEY!r} of its own; give it as the argument commit_id instead")
+        raise UsageError(f"extra_info contains the key {COMMIT_ID_KEY!r}. Pass it as the argument commit_id instead")
     if not _nests_within(given, DEEPEST):
         raise UsageError(
-            f"extra_info is nested more than {DEEPEST} levels deep, which not every reader of JSON can read", parameter="extra_info"
+            f"extra_info is nested more than {DEEPEST} levels deep, which not every JSON parser can read. Flatten it",
+            parameter="extra_info",
         )
     # A forged writer would make a run mistake the commit of another run for its own, or the reverse: it would then keep or delete the
     # wrong files.
     taken = next((key for key in (WRITER_KEY, OPERATION_KEY) if key in given), None)
     if taken is not None:
-        raise UsageError(
-            f"extra_info has the key {taken!r}, which this library keeps for itself: call it something else", parameter="extra_info"
-        )
+        raise UsageError(f"extra_info contains the key {taken!r}, which is reserved. Rename it", parameter="extra_info")
     own: dict[str, object] = {COMMIT_ID_KEY: commit_id}
     if writer:
         own[WRITER_KEY] = writer
@@ -147,7 +147,9 @@ def stored_extra_info(
         text = json.dumps(own | dict(given), ensure_ascii=False, allow_nan=False)
         text.encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise UsageError(f"extra_info cannot be stored as JSON: {error}", parameter="extra_info") from error
+        raise UsageError(
+            f"extra_info cannot be stored as JSON: {error}. Use strings, numbers, booleans, lists and mappings", parameter="extra_info"
+        ) from error
     return text
 
 

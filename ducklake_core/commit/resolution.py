@@ -101,7 +101,7 @@ def resolve(transaction: CommitRequest, head: Head, suffix: str = "") -> Resolut
     """
     kinds = {type(action) if isinstance(action, MergeFiles | FlushInlined | RewriteFiles) else None for action in transaction.actions}
     if len(kinds) > 1:
-        raise UsageError("a transaction either compacts files or makes other changes, never both")
+        raise UsageError("A transaction that compacts files cannot contain other changes. Use separate transactions")
     builder = SnapshotBuilder(transaction, head, suffix)
     for action in transaction.actions:
         match action:

@@ -423,7 +423,7 @@ def merge_column(
     elif data_type == VARIANT:
         extra_stats = _fields(old, batch)
         if has_values:
-            # DuckDB stores the smallest and largest text of inlined variants there. Texts do not order variants, so they are useless.
+            # DuckDB stores the smallest and largest string of inlined variants there. Strings do not order variants, so they are useless.
             low = high = _NO_BOUND
     elif has_values:
         bounds = _bounds(old, batch, data_type)
@@ -445,10 +445,10 @@ def merge_column(
 
 def _boxes(old: TableColumnStatistics | None, batch: Sequence[ColumnStatistics]) -> str | None:
     """Return box and types of the geometries of old and new rows; None when those of any rows are unknown."""
-    texts = [column.extra_stats for column in batch if column.value_count != 0]
+    stored = [column.extra_stats for column in batch if column.value_count != 0]
     if old is not None:
-        texts.append(old.extra_stats)
-    found = [read_geometry_statistics(text) for text in texts]
+        stored.append(old.extra_stats)
+    found = [read_geometry_statistics(text) for text in stored]
     known = [box for box in found if box is not None]
     if len(known) < len(found):
         return None
@@ -458,12 +458,12 @@ def _boxes(old: TableColumnStatistics | None, batch: Sequence[ColumnStatistics])
 
 def _fields(old: TableColumnStatistics | None, batch: Sequence[ColumnStatistics]) -> str | None:
     """Return the merged statistics of the fields of variants of old and new rows; None when nothing is known."""
-    texts = [column.extra_stats for column in batch]
+    stored = [column.extra_stats for column in batch]
     if old is not None:
-        if old.extra_stats is None or not texts:
+        if old.extra_stats is None or not stored:
             return old.extra_stats
-        texts.insert(0, old.extra_stats)
-    return to_json(merged_field_statistics([read_field_statistics(text) for text in texts]))
+        stored.insert(0, old.extra_stats)
+    return to_json(merged_field_statistics([read_field_statistics(text) for text in stored]))
 
 
 def _merge_nan(old: TableColumnStatistics | None, batch: Sequence[ColumnStatistics]) -> bool | None:

@@ -140,7 +140,7 @@ def change_rows(
 
 
 def check_source_keys(source: MergeSource, on: Sequence[str], table: Schema) -> None:
-    """Check that every row of a merge's source has a key of its own.
+    """Check that every row of a merge's source has a unique key.
 
     Args:
         source: The source.

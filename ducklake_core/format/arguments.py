@@ -218,7 +218,7 @@ def condition(name: str, value: object) -> str | Predicate | Condition:
     foreign = foreign_kind(value)
     if foreign is not None:
         raise UsageError(
-            f"{name} is {foreign}, which cannot be read. Write ducklake_core.col('a') > 5, or SQL text 'a > 5'.", parameter=name
+            f"{name} is {foreign}, which cannot be read. Write ducklake_core.col('a') > 5, or SQL text 'a > 5'", parameter=name
         )
     if not isinstance(value, str):
         raise _wrong(name, "a condition: SQL text, or one built with ducklake_core.col", value)
@@ -255,7 +255,7 @@ def check_commit(given: Mapping[str, Any], known: Collection[str] = COMMIT_OPTIO
     for name, value in given.items():
         if name not in known:
             options = f"{', '.join(list(known)[:-1])} and {list(known)[-1]}"
-            raise UsageError(f"Unexpected argument {name!r}. Commit options are {options}.", parameter=name)
+            raise UsageError(f"Unexpected argument {name!r}. Commit options are {options}", parameter=name)
         # The only commit option that is also accepted as a mapping.
         if name == "extra_info" and value is not None and not isinstance(value, str):
             mapping(name, value)

@@ -1,4 +1,4 @@
-"""The recommended round of maintenance, in DuckDB's order; each operation follows the options of the lake and its tables."""
+"""Run all recommended maintenance, in DuckDB's order. The options of the lake and its tables control each operation."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from ducklake_core.storage.filesystems import Storage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointVerb:
-    """The plan or the outcome of one operation of a checkpoint.
+    """The plan or outcome of one operation of a checkpoint.
 
     Attributes:
-        verb: Its name.
-        result: What it planned or did, None when it was skipped or failed as a whole.
-        skipped: Why it was left out.
-        failure: Why it failed as a whole.
+        verb: Name of the operation.
+        result: Its plan or outcome, None if it was skipped or failed.
+        skipped: Reason for skipping it, None if it was not skipped.
+        failure: Error, None if it did not fail.
     """
 
     verb: str
@@ -43,11 +43,11 @@ class CheckpointVerb:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CheckpointResult(MaintenanceResult):
-    """The plan or the outcome of a checkpoint, operation by operation.
+    """The plan or outcome of a checkpoint, operation by operation.
 
     Attributes:
-        dry_run: Whether this is only the plan: what each operation would do to the lake as it is, before the others have changed it.
-        verbs: One entry per operation, in the order in which they run.
+        dry_run: Whether this is only the plan. Each operation is planned for the current lake, without the changes of the others.
+        verbs: One entry per operation, in order.
     """
 
     dry_run: bool
@@ -55,7 +55,7 @@ class CheckpointResult(MaintenanceResult):
 
     @property
     def steps(self) -> tuple[MaintenanceStep, ...]:
-        """The steps of all operations; one of its own for an operation that was left out, or that failed as a whole."""
+        """The steps of all operations. A skipped or failed operation has one step."""
         return tuple(step for one in self.verbs for step in _steps(one))
 
 
@@ -77,23 +77,23 @@ def checkpoint(
     min_age: timedelta | str = AGE_FLOOR,
     execution: Execution | None = None,
 ) -> CheckpointResult:
-    """Plan, and unless it is a dry run carry out, the round. See ``DuckLake.checkpoint`` for the arguments."""
+    """Plan all operations, and run them unless it is a dry run; see ``DuckLake.checkpoint`` for the parameters."""
     check_keep_last(keep_last)
     dry_run, progress = request.dry_run, request.progress
     if dry_run:
-        # Nothing changes between the operations, so that they need not all read the same.
+        # Nothing changes between the operations of a dry run, so they share what they read.
         request = replace(request, reading=SharedReading())
     with database.read() as connection:
         reader = CatalogReader(connection, info, database.tables)
         never_expires = _why_never(reader) if keep_last is None else None
-        # A name that does not exist is the caller's mistake, no failure of an operation.
+        # A name that does not exist is an error of the caller, not a failure of an operation.
         request.scope.select(reader, reader.latest_snapshot().id)
     execution = execution or Execution()
-    # Deletions have no part in the bounds of what is read.
+    # The limits of bytes and files to read do not apply to deletions.
     time = request.meter.of_time()
     # The order lets operations use the results of those before: flushed files are merged in the same round. Files that this round
     # schedules for deletion are usually left to a later one, because queries may still read them.
-    verbs: dict[str, Callable[[], MaintenanceResult]] = {
+    operations: dict[str, Callable[[], MaintenanceResult]] = {
         "flush_inlined_data": lambda: flush_inlined_data(database, info, storage, request, execution=execution),
         "expire_snapshots": lambda: expire_snapshots(
             database, info, keep_last=keep_last, min_age=min_age, dry_run=dry_run, progress=progress
@@ -108,14 +108,14 @@ def checkpoint(
         ),
     }
 
-    def carried_out(verb: str) -> CheckpointVerb:
-        if verb == "expire_snapshots" and never_expires:
-            return CheckpointVerb(verb=verb, skipped=never_expires)
+    def carried_out(operation: str) -> CheckpointVerb:
+        if operation == "expire_snapshots" and never_expires:
+            return CheckpointVerb(verb=operation, skipped=never_expires)
         if request.meter.is_out_of_time and not dry_run:
-            return CheckpointVerb(verb=verb, skipped=OUT_OF_TIME)
-        return _run(verb, verbs[verb])
+            return CheckpointVerb(verb=operation, skipped=OUT_OF_TIME)
+        return _run(operation, operations[operation])
 
-    return CheckpointResult(dry_run=dry_run, verbs=tuple(map(carried_out, verbs)))
+    return CheckpointResult(dry_run=dry_run, verbs=tuple(map(carried_out, operations)))
 
 
 def _why_never(reader: CatalogReader) -> str | None:
@@ -123,14 +123,16 @@ def _why_never(reader: CatalogReader) -> str | None:
     if Options.from_mapping(reader.options()).expire_older_than is not None:
         return None
     if any(key == "expire_older_than" for key, _, _, _ in stored_options(reader.connection, reader.catalog).rows):
-        return "the option expire_older_than is set for schemas or tables alone, where it means nothing: snapshots are of the whole lake"
-    return "the option expire_older_than is not set"
+        return (
+            "option expire_older_than is set only for schemas or tables, where it has no effect, because snapshots belong to the whole lake"
+        )
+    return "option expire_older_than is not set"
 
 
-def _run(verb: str, run: Callable[[], MaintenanceResult]) -> CheckpointVerb:
+def _run(operation: str, run: Callable[[], MaintenanceResult]) -> CheckpointVerb:
     try:
-        return CheckpointVerb(verb=verb, result=run())
+        return CheckpointVerb(verb=operation, result=run())
     except DuckLakeError as error:
         if is_about_lake(error):
             raise
-        return CheckpointVerb(verb=verb, failure=str(error))
+        return CheckpointVerb(verb=operation, failure=str(error))

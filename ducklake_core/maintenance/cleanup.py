@@ -35,16 +35,16 @@ from ducklake_core.maintenance.request import (
 from ducklake_core.storage.filesystems import Deletion, Storage, printable
 
 _BATCH = 250
-LOST = "it was deleted while another program was adding it to a table, and the catalog names it by now: restore it from a backup"
+LOST = "it was deleted while another program added it to a table, so the catalog contains a missing file: restore it from a backup"
 
 Age: TypeAlias = timedelta | str | datetime
 AGE_FLOOR = timedelta(hours=1)
-"""The smallest age; a younger file may be in use by a query or a write that is still running."""
+"""Default minimum age. A running query or write may still use a younger file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OldFile:
-    """A scheduled file, and since when nothing needs it."""
+    """A scheduled file, and the time since which it is not needed."""
 
     path: str
     scheduled: datetime
@@ -52,7 +52,7 @@ class OldFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftFile:
-    """A scheduled file that stays, and why."""
+    """A file that is kept, and the reason."""
 
     path: str
     reason: str
@@ -60,16 +60,16 @@ class LeftFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CleanupResult(MaintenanceResult):
-    """The plan or the outcome of cleaning up.
+    """The plan or outcome of a cleanup.
 
     Attributes:
         dry_run: Whether this is only the plan.
-        files: Files to delete, or deleted.
-        missing: Those of them that were missing already.
-        kept: Files that must not be deleted although they are scheduled; each stays in the schedule.
-        failed: Files that could not be deleted; each stays in the schedule and is tried again next time.
-        too_young: Scheduled files that are not old enough.
-        left: How many files are left to the next call, by reason.
+        files: Files to delete, or deleted files.
+        missing: Paths of those that were already missing.
+        kept: Scheduled files that must not be deleted. They stay scheduled.
+        failed: Files that could not be deleted. They stay scheduled, and the next call tries again.
+        too_young: Number of scheduled files that are too young.
+        left: Number of files left to the next call, by reason.
     """
 
     dry_run: bool
@@ -81,7 +81,7 @@ class CleanupResult(MaintenanceResult):
     left: tuple[tuple[str, int], ...] = ()
 
     def lines(self) -> list[str]:
-        """Return the plan in words: one line per file, then the sum."""
+        """Return a line for each file, and a summary."""
         return self._lines(None)
 
     def _lines(self, most: int | None) -> list[str]:
@@ -91,25 +91,23 @@ class CleanupResult(MaintenanceResult):
         )
         lines += listed(self.kept, lambda file: f"kept {file.path}: {file.reason}", most, more_files)
         lines += listed(self.failed, lambda file: f"FAILED {file.path}: {file.reason}", most, more_files)
-        counts = f"{len(self.kept)} kept, {len(self.failed)} failed, {self.too_young} not old enough{left_text(self.left)}"
+        counts = f"{len(self.kept):,} kept, {len(self.failed):,} failed, {self.too_young:,} too young{left_text(self.left)}"
         return [*lines, f"{would} {counted(len(self.files), 'file')} ({len(self.missing):,} already missing), {counts}"]
 
     @property
     def steps(self) -> tuple[MaintenanceStep, ...]:
-        """One step for each scheduled file, and one for all that are not old enough."""
+        """One step for each scheduled file, and one for all files that are too young."""
         done: StepOutcome = "planned" if self.dry_run else "done"
         steps = [_step(file.path, f"unneeded since {file.scheduled:%Y-%m-%d %H:%M:%S} UTC", done) for file in self.files]
         steps += [_step(file.path, file.reason, "skipped") for file in self.kept]
         steps += [_step(file.path, file.reason, "failed") for file in self.failed]
-        steps += [_step("scheduled files", "they are not old enough", "skipped", self.too_young)] if self.too_young else []
+        steps += [_step("scheduled files", "too young", "skipped", self.too_young)] if self.too_young else []
         steps += [_step("scheduled files", reason, "skipped", count) for reason, count in self.left]
         return tuple(steps)
 
 
 def _step(target: str, reason: str, outcome: StepOutcome, files: int = 1) -> MaintenanceStep:
-    return MaintenanceStep(
-        verb="cleanup_old_files", target=target, action="delete what no snapshot reads", reason=reason, outcome=outcome, files=files
-    )
+    return MaintenanceStep(verb="cleanup_old_files", target=target, action="delete the file", reason=reason, outcome=outcome, files=files)
 
 
 # The order of steps keeps files that a writer may still commit:
@@ -130,14 +128,14 @@ def cleanup_old_files(
     progress: ProgressMeter | None = None,
     budget: BudgetMeter | None = None,
 ) -> CleanupResult:
-    """Plan, and unless ``dry_run`` carry out, the deletion. See ``DuckLake.cleanup_old_files`` for the arguments."""
+    """Plan the deletion, and run it unless ``dry_run`` is set; see ``DuckLake.cleanup_old_files`` for the parameters."""
     with database.read() as connection:
         now = database.now(connection)
         check_same_lake(info, stored_options(connection, database.tables))
         reader = CatalogReader(connection, info, database.tables)
         options = Options.from_mapping(reader.options())
         limit = deletion_limit(older_than, options.delete_older_than, now, cleanup_all=cleanup_all, min_age=min_age)
-        # Before the names are read: a commit after this is noticed, wherever in between it is.
+        # Before the names are read, so that every later commit is detected.
         base = reader.latest_snapshot()
         bounds = budget or BudgetMeter()
         plan = _plan(reader, storage, limit, base).within(bounds)
@@ -146,7 +144,7 @@ def cleanup_old_files(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CleanupPlan:
-    """Scheduled files to delete, to keep and to leave to the next call, as of a snapshot.
+    """Scheduled files to delete, to keep and to leave to the next call, at a snapshot.
 
     ``twins`` are further rows of files to delete, by path.
     """
@@ -176,7 +174,7 @@ def _plan(reader: CatalogReader, storage: Storage, limit: datetime, base: Snapsh
             old.append(file)
         else:
             young.append(file_key(file.path))
-    # A file that was in the lake twice is as young as its later end.
+    # The age of a file that was in the lake twice counts from its later end.
     recent = frozenset(young)
     if recent:
         young += [key for file in old if (key := file_key(file.path)) in recent]
@@ -221,7 +219,7 @@ def _delete(
 
 
 def _lost(database: Database, info: LakeInfo, base: Snapshot, files: Sequence[OldFile]) -> list[LeftFile]:
-    """Return deleted files that the catalog names by now: DuckDB does not notice that a file vanishes between its footer and its commit."""
+    """Return deleted files that the catalog now contains. DuckDB does not notice if a file is deleted between reading it and the commit."""
     if not files:
         return []
     with database.read() as connection:
@@ -232,7 +230,7 @@ def _lost(database: Database, info: LakeInfo, base: Snapshot, files: Sequence[Ol
 
 
 def _each_once(files: Sequence[ScheduledFile]) -> tuple[list[ScheduledFile], dict[str, list[ScheduledFile]]]:
-    """Return the newest row of each path, and by path the others, which may store it in another way: relative or absolute."""
+    """Return the newest row of each path, and the other rows by path, which may store it relative or absolute."""
     newest: dict[str, ScheduledFile] = {}
     others: dict[str, list[ScheduledFile]] = {}
     for file in sorted(files, key=lambda file: file.scheduled):
@@ -263,7 +261,7 @@ def _delete_batch(
             forget_scheduled(connection, database.tables, rows)
         return kept, done, deletion
 
-    kept, done, deletion = run_write(attempt, "delete files that are scheduled for deletion")
+    kept, done, deletion = run_write(attempt, "delete scheduled files")
     return CleanupResult(
         dry_run=False,
         files=tuple(_old(file) for file in done),
@@ -276,7 +274,7 @@ def _delete_batch(
 def _judge_again(
     reader: CatalogReader, batch: Sequence[ScheduledFile], base: Snapshot
 ) -> tuple[Sequence[ScheduledFile], Sequence[LeftFile]]:
-    """Return files to delete and to keep, right before the deletion: a plan is valid only until another writer commits."""
+    """Return files to delete and to keep, immediately before the deletion. A plan is valid only until another writer commits."""
     if is_same_snapshot(reader.latest_snapshot(), base):
         return batch, ()
     named = still_referenced(reader.connection, reader.catalog, reader.info, [file.path for file in batch])
@@ -285,17 +283,17 @@ def _judge_again(
 
 def _obstacle(file: ScheduledFile, info: LakeInfo, referenced: Collection[str]) -> str | None:
     if file.path in referenced:
-        return "a data file or delete file of the catalog still names it"
-    # An absolute path was put there by a writer who knew it to be outside; a relative one must stay inside.
+        return "the catalog still contains it"
+    # A writer stores an absolute path for a file outside the data path; a relative path must stay inside.
     if file.is_relative and not paths.is_inside(info.data_path, file.path):
         return "its relative path leaves the data path"
     try:
         info.checked_location(file.path, "the file")
     except UnsupportedFeatureError:
-        return "it is outside of the data path, in a place that allowed_paths does not name"
+        return "it is outside the data path, and not below allowed_paths"
     # Any client that can write to the catalog can schedule any file of the same store for deletion.
     if not any(is_below(file.path, place) for place in (info.data_path, *info.allowed_paths)) and not paths.has_writers_name(file.path):
-        return "it is outside of the data path and not called as DuckLake's writers call their files: allowed_paths must name its place"
+        return "it is outside the data path and does not have a name of DuckLake's writers: add its directory to allowed_paths"
     return None
 
 
@@ -304,7 +302,7 @@ def _old(file: ScheduledFile) -> OldFile:
 
 
 def threshold(older_than: Age, now: datetime) -> datetime:
-    """Return the point in time before which things are old enough, in UTC.
+    """Return the time in UTC that is an age ago.
 
     Raises:
         UsageError: A time without a zone, a negative age, or a string that is not a duration.
@@ -315,34 +313,34 @@ def threshold(older_than: Age, now: datetime) -> datetime:
 
 
 def deletion_limit(older_than: Age | None, option: str, now: datetime, *, cleanup_all: bool, min_age: timedelta | str) -> datetime:
-    """Return the point in time before which files may be deleted; the end of the calendar for all of them.
+    """Return the time before which files may be deleted; the end of the calendar for all files.
 
     Args:
-        older_than: Value of the user.
+        older_than: Argument of the caller.
         option: The option ``delete_older_than``, used when ``older_than`` is None.
 
     Raises:
-        UsageError: It is nearer than the floor, or ``older_than`` is given together with ``cleanup_all``; the option is no age.
+        UsageError: The age is below the minimum, ``older_than`` is combined with ``cleanup_all``, or the option is not an age.
     """
     if not cleanup_all:
         limit = threshold(option_age("delete_older_than", option, now) if older_than is None else older_than, now)
         check_floor(option_text("delete_older_than", option) if older_than is None else "older_than", limit, now, min_age)
         return limit
     if older_than is not None:
-        raise UsageError("give either older_than or cleanup_all", parameter="cleanup_all")
+        raise UsageError("older_than and cleanup_all cannot be combined. Remove one of them", parameter="cleanup_all")
     check_floor("cleanup_all", now, now, min_age)
     return END
 
 
 def before(now: datetime, age: timedelta | str, argument: str) -> datetime:
-    """Return the point in time that is an age before another; the beginning of the calendar when that is before it.
+    """Return a time minus an age, at least the beginning of the calendar.
 
     Raises:
         UsageError: A negative age, or a string that is not a duration.
     """
     span = parse_age(age, now) if isinstance(age, str) else age
     if span < timedelta(0):
-        raise UsageError(f"{argument} must not be negative, not {span}", parameter=argument)
+        raise UsageError(f"{argument} is {span}, but must not be negative", parameter=argument)
     try:
         return now - span
     except OverflowError:
@@ -350,29 +348,29 @@ def before(now: datetime, age: timedelta | str, argument: str) -> datetime:
 
 
 def check_floor(argument: str, limit: datetime, now: datetime, min_age: timedelta | str) -> None:
-    """Reject a threshold that is nearer than the floor.
+    """Reject an age below the minimum.
 
     Args:
-        argument: What the threshold is from, for the error.
+        argument: Name of the argument or option, for the error.
 
     Raises:
-        UsageError: It is, or the floor is no age.
+        UsageError: The age is below the minimum, or the minimum is not an age.
     """
     if limit > before(now, min_age, "min_age"):
         raise UsageError(
-            f"{argument} includes data that is younger than {age_text(min_age)}, which running queries and writes may still use; "
-            "give a longer age, or a smaller min_age if nothing else uses the lake",
+            f"{argument} selects items younger than min_age ({age_text(min_age)}), which running queries and writes may still use. "
+            "Choose a longer age, or a smaller min_age if nothing else uses the lake",
             parameter="min_age",
         )
 
 
 def option_text(name: str, age: str) -> str:
-    """Return an option of the lake with its age, for the error about an age that was not given with the call."""
+    """Return an option of the lake with its age, for errors about an age that comes from the option."""
     return f"the option {name} ({age})"
 
 
 def age_text(age: timedelta | str) -> str:
-    """Return an age as options are written.
+    """Return an age in the form of options.
 
     >>> age_text(timedelta(hours=1)), age_text(timedelta(days=2, seconds=90)), age_text(timedelta(0)), age_text("7d")
     ('1 hour', '2 days 1 minute 30 seconds', '0 seconds', '7d')

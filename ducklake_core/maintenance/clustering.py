@@ -30,27 +30,30 @@ from ducklake_core.format.types.data_types import (
 )
 from ducklake_core.format.types.names import join_name
 from ducklake_core.format.types.schema import Schema
+from ducklake_core.format.types.text import counted
 from ducklake_core.format.values.value_text import from_text, order_key
 
 MAX_COLUMNS = 8
-"""Columns of a curve: each further one leaves less of what the others gain."""
+"""Maximum number of columns of a curve. Each further column reduces the gain of the others."""
 WORTH = 1.5
-"""Files are clustered where a range touches this many times the files that it would touch afterwards."""
+"""Files are clustered if a range now reads at least this many times the files that it would read afterwards."""
 _CLUSTERED = (*(one for one in INTEGERS if one not in (INT128, UINT128)), *FLOATS, DATE, TIME, *TIMESTAMPS, VARCHAR, UUID, BOOLEAN, BLOB)
 Statistics = Mapping[int, ColumnStatistics]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusteringGain:
-    """The gain of clustering, in files that a typical range touches.
+    """The gain of clustering, measured in files that a query of a typical range reads.
 
-    A typical range of a column is as wide as the bounds of one of the files; the numbers are averages over files and columns.
+    A typical range of a column is as wide as the bounds of one file. The numbers are averages over files and columns.
 
     Attributes:
-        columns: The columns.
-        files: How many files there are, and ``files_after`` how many there will be, about, or are.
-        touched: Files that a typical range touches, and ``touched_after`` those that it will touch, about, or does touch.
-        parts: What ``files_after`` and ``touched_after`` count: files, or the row groups of the one file that a merge makes.
+        columns: Names of the columns.
+        files: Number of files before clustering.
+        files_after: Number of files after clustering; an estimate in a dry run.
+        touched: Number of files that a typical range reads before clustering.
+        touched_after: Number of files that a typical range reads after clustering; an estimate in a dry run.
+        parts: Unit of ``files_after`` and ``touched_after``: files, or row groups of the one file of a merge.
     """
 
     columns: tuple[str, ...]
@@ -62,13 +65,13 @@ class ClusteringGain:
 
     @property
     def is_worth_it(self) -> bool:
-        """Return whether files should be clustered for it."""
+        """Return whether the gain justifies clustering the files."""
         return self.touched > WORTH * self.touched_after
 
     def __str__(self) -> str:
         return (
-            f"a range of {' or '.join(self.columns)} touches {self.touched:.1f} of {self.files} files, "
-            f"and {self.touched_after:.1f} of {self.files_after}{'' if self.parts == 'files' else ' row groups'} when they are clustered"
+            f"a range of {' or '.join(self.columns)} reads {self.touched:.1f} of {counted(self.files, 'file')}, "
+            f"and {self.touched_after:.1f} of {self.files_after:,}{'' if self.parts == 'files' else ' row groups'} after clustering"
         )
 
 
@@ -76,20 +79,24 @@ def clustered_columns(table: TableState, names: Sequence[str]) -> tuple[Field, .
     """Return the columns with some names.
 
     Raises:
-        NotFoundError: One does not exist.
-        UsageError: One comes twice, or there are more than a curve is good for.
-        UnsupportedFeatureError: The format has no bounds for one of them, or bounds that say little.
+        NotFoundError: A column does not exist.
+        UsageError: A column is repeated, or there are too many.
+        UnsupportedFeatureError: Files have no bounds, or no useful bounds, for a column.
     """
     columns = tuple(table.schema.column(name) for name in names)
     if len({column.id for column in columns}) < len(columns):
-        raise UsageError(f"cluster_by names a column twice: {', '.join(names)}", parameter="cluster_by")
+        raise UsageError(f"cluster_by contains a column twice: {', '.join(names)}. Remove the repetition", parameter="cluster_by")
     if len(columns) > MAX_COLUMNS:
-        raise UsageError(f"cluster_by takes at most {MAX_COLUMNS} columns, not {len(columns)}", parameter="cluster_by")
+        raise UsageError(
+            f"cluster_by has {len(columns)} columns, but supports at most {MAX_COLUMNS}. Remove the least selective ones",
+            parameter="cluster_by",
+        )
     for column in columns:
         if not column.is_leaf or (column.type not in _CLUSTERED and not isinstance(column.type, DecimalType)):
             raise UnsupportedFeatureError(
-                f"cannot cluster by column {column.name!r} of type {column.type}: files have no bounds for it that a range could be held "
-                "against; cluster by numbers, times, texts, uuids or booleans",
+                f"Column {column.name!r} of type {column.type} cannot be used in cluster_by, because files have no bounds for it. "
+                "Use columns "
+                "of numbers, times, strings, UUIDs or booleans",
                 column=column.name,
             )
     return columns
@@ -102,8 +109,8 @@ def expected_gain(columns: Sequence[Field], statistics: Sequence[Statistics], fi
 
     Args:
         columns: The columns.
-        statistics: Of each file, by column id.
-        files_after: Files that there will be.
+        statistics: Statistics of each file, by column id.
+        files_after: Number of files after clustering.
     """
     touched = touched_files(columns, statistics)
     after = files_after ** ((len(columns) - 1) / len(columns))
@@ -112,12 +119,12 @@ def expected_gain(columns: Sequence[Field], statistics: Sequence[Statistics], fi
 
 
 def gain_of_merge(columns: Sequence[Field], statistics: Sequence[Statistics], row_groups: int) -> ClusteringGain:
-    """Return the expected gain of clustering within the one file that a merge makes.
+    """Return the expected gain of clustering within the one file of a merge.
 
     Args:
         columns: The columns.
-        statistics: Of each file that is merged, by column id.
-        row_groups: Row groups that the file will have.
+        statistics: Statistics of each merged file, by column id.
+        row_groups: Number of row groups of the new file.
     """
     touched, after = touched_files(columns, statistics), row_groups ** ((len(columns) - 1) / len(columns))
     names = tuple(column.name for column in columns)
@@ -127,9 +134,9 @@ def gain_of_merge(columns: Sequence[Field], statistics: Sequence[Statistics], ro
 
 
 def touched_files(columns: Sequence[Field], statistics: Sequence[Statistics]) -> float:
-    """Return the number of files that a typical range touches and clustering could spare, one for its own values included.
+    """Return the number of files that a typical range reads and clustering could avoid, including the one with its own values.
 
-    Ranges that end where others begin touch both whatever is done: equal values may be too many for one file.
+    A range that ends where another begins reads both in any case: one file may be too small for all equal values.
     """
     if not statistics:
         return 0.0
@@ -144,16 +151,16 @@ def _touched(column: Field, found: Sequence[ColumnStatistics | None]) -> float:
     lows, highs = sorted(low for low, _ in known), sorted(high for _, high in known)
     single = Counter(low for low, high in known if low == high)
     touched = [
-        # Of those that begin below its end, those that do not end at or below its beginning.
+        # Files that begin below its end, except those that end at or below its beginning.
         bisect_left(lows, high) - bisect_right(highs, low) + (1 + single[low] if low == high else 0) + unknown
         for low, high in known
     ]
-    # A file of unknown bounds is touched by every range, and its own range is unknown.
+    # Every range reads a file with unknown bounds, and its own range is unknown.
     return sum([*touched, *[len(found)] * unknown]) / max(1, len(known) + unknown)
 
 
 def _bounds(found: ColumnStatistics | None, column: Field) -> tuple[Any, Any] | bool | None:
-    """Return lowest and highest value; None where they are unknown, False where a file has no value."""
+    """Return lowest and highest value; None if they are unknown, False if the file has no values."""
     if found is None:
         return None
     if found.value_count == 0:
@@ -167,9 +174,9 @@ def _bounds(found: ColumnStatistics | None, column: Field) -> tuple[Any, Any] | 
 
 
 def followed_order(table: TableState, schema: Schema) -> tuple[SortOrder, ...]:
-    """Return the table's sort order in columns that it has or had, as far as files in Arrow's hands can follow it.
+    """Return the part of the table's sort order that Arrow can apply to files with the given columns.
 
-    It ends before the first key that is no plain column: a sort order makes reading faster, and promises nothing.
+    It ends before the first key that is not a plain column. A sort order makes reading faster, but is not guaranteed.
     """
     names = {column.id: column.name for column in schema}
     found: list[SortOrder] = []
@@ -177,7 +184,7 @@ def followed_order(table: TableState, schema: Schema) -> tuple[SortOrder, ...]:
         if order.column is None:
             break
         then = names.get(table.schema.column(order.column).id)
-        # A column that the rows lack is the same in all of them.
+        # A missing column has the same value in all rows.
         if then is not None:
             found.append(replace(order, column=then, columns=(then,)))
     return tuple(found)

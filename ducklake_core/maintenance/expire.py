@@ -1,4 +1,4 @@
-"""Expire snapshots, and hold named snapshots back (specification: Expire Snapshots)."""
+"""Expire snapshots, and hold snapshots so that they do not expire (specification: Expire Snapshots)."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from ducklake_core.maintenance.health import format_bytes
 from ducklake_core.maintenance.request import MaintenanceResult, MaintenanceStep, ProgressMeter, StepOutcome, id_ranges, listed
 
 SnapshotTime: TypeAlias = tuple[int, datetime | None]
-"""Id and time of a snapshot, as ``CatalogReader.snapshot_times`` gives them."""
+"""Id and time of a snapshot, as returned by ``CatalogReader.snapshot_times``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpiringSnapshot:
-    """A snapshot to forget, and why; the time is None where it is missing in a catalog that was edited."""
+    """A snapshot to expire, and the reason. The time is None if an edited catalog lacks it."""
 
     id: int
     time: datetime | None
@@ -50,7 +50,7 @@ class ExpiringSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldSnapshot:
-    """A snapshot that is old enough to be forgotten, and what keeps it.
+    """A snapshot that is old enough to expire, but is kept.
 
     Attributes:
         holds: Names of holds.
@@ -64,21 +64,21 @@ class HeldSnapshot:
 
     @property
     def reason(self) -> str:
-        """Return in words why the snapshot stays."""
-        held = [f"held as {', '.join(map(repr, self.holds))}"] if self.holds else []
+        """Return the reason why the snapshot is kept."""
+        held = [f"held by {', '.join(map(repr, self.holds))}"] if self.holds else []
         return "; ".join([*held, *([f"{self.transaction} needs it"] if self.transaction else [])])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ExpiryResult(MaintenanceResult):
-    """The plan or the outcome of expiring snapshots.
+    """The plan or outcome of expiring snapshots.
 
     Attributes:
         dry_run: Whether this is only the plan.
-        snapshots: Snapshots to forget, by id.
-        files: Files that thereby lose their last reader, to be scheduled for deletion.
-        tables: Dropped tables that are forgotten with them.
-        held: Snapshots that would have expired but for a hold or an open transaction.
+        snapshots: Expired snapshots, by id.
+        files: Files that only they used, and that are scheduled for deletion.
+        tables: Dropped tables that only they contained, and that are removed from the catalog.
+        held: Snapshots that are kept because of a hold or an open transaction.
     """
 
     dry_run: bool
@@ -89,16 +89,16 @@ class ExpiryResult(MaintenanceResult):
 
     @property
     def snapshot_ids(self) -> tuple[int, ...]:
-        """Ids of the snapshots."""
+        """Ids of the expired snapshots."""
         return tuple(snapshot.id for snapshot in self.snapshots)
 
     @property
     def bytes_scheduled(self) -> int:
-        """Bytes of the files."""
+        """Bytes of the scheduled files."""
         return sum(file.file_size_bytes for file in self.files)
 
     def lines(self) -> list[str]:
-        """Return the plan in words: one line per snapshot, table and file, then the sum."""
+        """Return a line for each snapshot, table and file, and a summary."""
         return self._lines(None)
 
     def _lines(self, most: int | None) -> list[str]:
@@ -108,10 +108,10 @@ class ExpiryResult(MaintenanceResult):
             self.held,
             lambda s: f"kept snapshot {s.id} of {_time_text(s.time)}: {s.reason}",
             most,
-            lambda rest: f"{_left_out(rest)}, kept too",
+            lambda rest: f"{_left_out(rest)}, kept",
         )
         lines += listed(
-            self.tables, lambda one: f"  forget dropped table {one.name}", most, lambda rest: f"{counted(len(rest), 'more dropped table')}"
+            self.tables, lambda one: f"  remove dropped table {one.name}", most, lambda rest: f"{len(rest):,} more dropped tables"
         )
         lines += listed(
             self.files,
@@ -136,7 +136,7 @@ class ExpiryResult(MaintenanceResult):
 
         steps = [step(f"snapshot {one.id}", "forget it", one.reason) for one in self.snapshots]
         steps += [step(f"snapshot {s.id}", "forget it", s.reason, "skipped") for s in self.held]
-        steps += [step(table.name, "forget the dropped table", "no snapshot shows it any more") for table in self.tables]
+        steps += [step(table.name, "remove the dropped table", "no snapshot contains it") for table in self.tables]
         return (
             *steps,
             *(step(f.path, f"schedule the {f.kind} file for deletion", f.reason, done, 1, f.file_size_bytes) for f in self.files),
@@ -164,7 +164,7 @@ def expire_snapshots(
     dry_run: bool = False,
     progress: ProgressMeter | None = None,
 ) -> ExpiryResult:
-    """Plan, and unless ``dry_run`` carry out, the expiry of snapshots. See ``DuckLake.expire_snapshots`` for the arguments."""
+    """Plan the expiry of snapshots, and run it unless ``dry_run`` is set; see ``DuckLake.expire_snapshots`` for the parameters."""
     check_keep_last(keep_last)
     wanted = None if versions is None else frozenset(versions)
     with database.read() as connection:
@@ -173,7 +173,7 @@ def expire_snapshots(
         now = database.now(connection)
         if wanted is not None:
             if older_than is not None or keep_last is not None:
-                raise UsageError("give either versions, or older_than and keep_last", parameter="versions")
+                raise UsageError("versions cannot be combined with older_than or keep_last. Remove one of them", parameter="versions")
             chosen = _by_version(snapshots, wanted, min_age, now)
         else:
             option = Options.from_mapping(reader.options()).expire_older_than if older_than is None else None
@@ -188,9 +188,9 @@ def expire_snapshots(
     def attempt() -> ExpiryResult:
         with database.write() as connection:
             if database.abilities.concurrent_writers:
-                # A new hold locks its snapshot too, so a hold and an expiry of one snapshot cannot both succeed.
+                # A new hold locks its snapshot, too, so a hold and an expiry of one snapshot cannot both succeed.
                 lock_snapshots(connection, database, [snapshot.id for snapshot in chosen])
-            # Read after the lock: a hold that was added meanwhile counts, and none can be added from here on.
+            # Read after the lock: this includes holds that were added meanwhile, and none can be added from here on.
             holders = _holders(CatalogReader(connection, info, database.tables), database.now(connection))
             free, late = _split(chosen, holders, needed_by_transactions(connection, database))
             gone, found = expire(connection, database, info, [snapshot.id for snapshot in free])
@@ -206,7 +206,7 @@ def expire_snapshots(
 
 
 def _drop_superseded(database: Database) -> None:
-    """Drop tables of inlined rows that no snapshot needs. A table that another transaction uses stays until the next expiry."""
+    """Drop tables of inlined rows that no snapshot needs. A table that another transaction uses is kept until the next expiry."""
     if database.abilities.commits_at_ddl:
         return
     names: list[str] = []
@@ -219,13 +219,16 @@ def _drop_superseded(database: Database) -> None:
 
 
 def check_keep_last(keep_last: int | None) -> None:
-    """Check that at least one snapshot stays; None means that the caller gave no number.
+    """Check that at least one snapshot is kept.
+
+    Args:
+        keep_last: The argument; None if the caller did not pass it.
 
     Raises:
-        UsageError: No snapshot would stay.
+        UsageError: No snapshot would be kept.
     """
     if keep_last is not None and keep_last < 1:
-        raise UsageError("keep_last must be at least 1: the newest snapshot is the lake itself", parameter="keep_last")
+        raise UsageError("keep_last must be at least 1, because the newest snapshot cannot expire", parameter="keep_last")
 
 
 def _by_version(
@@ -233,23 +236,25 @@ def _by_version(
 ) -> list[ExpiringSnapshot]:
     newest, _ = snapshots[-1]
     if newest in wanted:
-        raise UsageError(f"snapshot {newest} is the newest and cannot be expired", snapshot_id=newest)
+        raise UsageError(f"Snapshot {newest} cannot expire, because it is the newest. Remove it from versions", snapshot_id=newest)
     missing = sorted(set(wanted).difference(number for number, _ in snapshots))
     if missing:
-        raise NotFoundError(f"there are no snapshots {missing}: never committed, or expired already", snapshot_ids=tuple(missing))
+        raise NotFoundError(
+            f"Snapshots {missing} do not exist or have already expired. Remove them from versions", snapshot_ids=tuple(missing)
+        )
     dated = [
         (number, time, earliest) for (number, time), earliest in zip(snapshots, _earliest(snapshots, now), strict=True) if number in wanted
     ]
     limit = before(now, min_age, "min_age")
-    # No floor is no question: the clock of who committed may be ahead of the catalog's.
+    # Without a minimum age, times are not compared: the clock of a writer may be ahead of the catalog's.
     young = [number for number, _, earliest in dated if limit < now and (earliest is None or earliest > limit)]
     if young:
         raise UsageError(
-            f"of versions, snapshots {young} are younger than {age_text(min_age)}, or nobody knows how old, and running queries may still "
-            "read them; leave them out, or give a smaller min_age when you know that nothing runs",
+            f"Snapshots {young} of versions are younger than min_age ({age_text(min_age)}) or have no time, and running queries may still "
+            "read them. Remove them from versions, or choose a smaller min_age if nothing else uses the lake",
             parameter="versions",
         )
-    return [ExpiringSnapshot(id=number, time=time, reason="asked for by its id") for number, time, _ in dated]
+    return [ExpiringSnapshot(id=number, time=time, reason="requested by id") for number, time, _ in dated]
 
 
 def _by_age(
@@ -262,10 +267,8 @@ def _by_age(
     setting: str,
 ) -> list[ExpiringSnapshot]:
     if older_than is None and keep_last is None:
-        raise UsageError(
-            "nothing says which snapshots to expire: give older_than, versions or keep_last, or set the option expire_older_than"
-        )
-    # The newest snapshot is the lake itself.
+        raise UsageError("No snapshots are selected. Pass older_than, versions or keep_last, or set the option expire_older_than")
+    # The newest snapshot cannot expire.
     kept = 1 if keep_last is None else keep_last
     if older_than is not None:
         limit = threshold(older_than, now)
@@ -273,10 +276,10 @@ def _by_age(
         reason = f"older than {limit:%Y-%m-%d %H:%M:%S} UTC"
     else:
         limit = before(now, min_age, "min_age")
-        reason = f"not among the last {kept}, and older than {age_text(min_age)}"
-    # A slice up to a negative place would take what is to be kept, of a lake with fewer snapshots.
+        reason = f"not one of the last {kept}, and older than {age_text(min_age)}"
+    # A negative end of the slice would select snapshots to keep, if the lake has fewer snapshots.
     candidates = zip(snapshots[: max(len(snapshots) - kept, 0)], _earliest(snapshots, now), strict=False)
-    # One without a time, in a catalog that was edited, is not known to be so old.
+    # The age of a snapshot without a time, in an edited catalog, is unknown.
     return [
         ExpiringSnapshot(id=number, time=time, reason=reason)
         for (number, time), earliest in candidates
@@ -285,9 +288,9 @@ def _by_age(
 
 
 def _earliest(snapshots: Sequence[SnapshotTime], now: datetime) -> list[datetime | None]:
-    """Return the earliest time of each commit: not before that of a smaller id, even if a clock was set back.
+    """Return the earliest possible time of each commit: not before that of a smaller id, even if a clock was set back.
 
-    A time that is still to come is wrong itself, and says nothing about later snapshots.
+    A time in the future is wrong, and is not used for later snapshots.
 
     >>> [time.hour for time in _earliest([(0, datetime(2026, 1, 1, 8)), (1, datetime(2026, 1, 1, 3))], datetime(2026, 1, 1, 9))]
     [8, 8]
@@ -302,7 +305,7 @@ def _earliest(snapshots: Sequence[SnapshotTime], now: datetime) -> list[datetime
 
 
 def _holders(reader: CatalogReader, now: datetime) -> dict[int, tuple[str, ...]]:
-    """Return names of the holds that are not over, by snapshot."""
+    """Return names of the holds that have not ended, by snapshot."""
     found: dict[int, tuple[str, ...]] = {}
     for hold in read_holds(reader.connection, reader.catalog):
         if not hold.is_over(now):
@@ -313,7 +316,7 @@ def _holders(reader: CatalogReader, now: datetime) -> dict[int, tuple[str, ...]]
 def _split(
     chosen: Sequence[ExpiringSnapshot], holders: Mapping[int, tuple[str, ...]], needed: NeededSnapshots | None
 ) -> tuple[list[ExpiringSnapshot], tuple[HeldSnapshot, ...]]:
-    """Return the snapshots that may go, and those that a hold or an open transaction keeps."""
+    """Return the snapshots that may expire, and those that a hold or an open transaction keeps."""
     free, held = [], []
     for snapshot in chosen:
         transaction = needed.transaction if needed is not None and snapshot.id >= needed.first else None
@@ -329,11 +332,11 @@ def _result(snapshots: Sequence[ExpiringSnapshot], found: Unneeded, held: Sequen
 
 
 class Holds:
-    """Names on snapshots of a lake that must not expire. Made by :attr:`DuckLake.holds`.
+    """Named holds on snapshots, which prevent that the snapshots expire. Returned by :attr:`DuckLake.holds`.
 
-    :meth:`DuckLake.expire_snapshots` keeps a held snapshot, with every file and definition that it needs, whatever the other arguments are.
-    **DuckDB knows no holds**: its ``ducklake_expire_snapshots`` expires held snapshots as well. Holds are rows of ``ducklake_metadata``,
-    which DuckDB lists among the options of the lake. They have no history and make no snapshot.
+    :meth:`DuckLake.expire_snapshots` always keeps a held snapshot, with every file and definition that it needs. **DuckDB does not support
+    holds**: its ``ducklake_expire_snapshots`` expires held snapshots, too. Holds are stored in ``ducklake_metadata``, so that DuckDB lists
+    them as options of the lake. They have no history and create no snapshot.
     """
 
     def __init__(self, database: Database, info: LakeInfo) -> None:
@@ -354,15 +357,18 @@ class Holds:
         """Hold a snapshot under a name.
 
         Args:
-            name: Any text; names are compared without regard to case.
-            snapshot: Id of the snapshot, or a time with a zone, which means the last snapshot at or before it; the newest when None.
-            until: When the hold ends by itself: a time with a zone. It stays until it is removed when None.
-            replace: Whether a hold of that name is moved to this snapshot.
+            name: Name of the hold, any string. Names are case-insensitive.
+            snapshot: Snapshot id, or a time with a zone for the last snapshot at or before it. Default: the newest.
+            until: Time, with a zone, at which the hold ends. Default: it lasts until it is removed.
+            replace: Whether to move an existing hold with this name. Default: False, which raises an error.
+
+        Returns:
+            The hold.
 
         Raises:
-            AlreadyExistsError: There is a hold of that name on another snapshot or until another time, and it is not to be replaced.
-            NotFoundError: There is no such snapshot, or it was expired.
-            UsageError: No name, or an end that is over already.
+            AlreadyExistsError: A hold with this name has another snapshot or end, and ``replace`` is False.
+            NotFoundError: The snapshot does not exist or has expired.
+            UsageError: The name is empty, or ``until`` is in the past.
         """
         self._database.check_writable()
         arguments.filled("name", name)
@@ -373,13 +379,15 @@ class Holds:
             with self._database.write() as connection:
                 found = self._snapshot_id(CatalogReader(connection, self._info, self._database.tables), snapshot)
                 if end is not None and end <= self._database.now(connection):
-                    raise UsageError(f"until is {end.isoformat()}, which is over already: the hold would hold nothing", parameter="until")
+                    raise UsageError(
+                        f"until is {end.isoformat()}, which is in the past. Pass a future time, or remove until", parameter="until"
+                    )
                 hold = Hold(name=name, snapshot_id=found, until=end)
                 other = _find(read_holds(connection, self._database.tables), name)
                 if other is not None and not replace and (other.snapshot_id, other.until) != (found, end):
                     raise AlreadyExistsError(
-                        f"there is a hold {other.name!r} on snapshot {other.snapshot_id} already; "
-                        "choose another name, or move it with replace",
+                        f"Hold {other.name!r} already exists, on snapshot {other.snapshot_id}. Choose another name, or "
+                        "move it with replace",
                         parameter="replace",
                         hold=other.name,
                         snapshot_id=other.snapshot_id,
@@ -390,10 +398,14 @@ class Holds:
         return run_write(attempt, f"hold a snapshot as {name!r}")
 
     def remove(self, name: str, *, if_exists: bool = False) -> None:
-        """Remove a hold; its snapshot may expire from then on.
+        """Remove a hold, so that its snapshot may expire.
+
+        Args:
+            name: Name of the hold.
+            if_exists: Whether to do nothing if the hold does not exist. Default: False, which raises an error.
 
         Raises:
-            NotFoundError: There is no hold of that name.
+            NotFoundError: There is no hold with this name.
         """
         self._database.check_writable()
         storable("name", name)
@@ -406,63 +418,63 @@ class Holds:
                     removed.add(name)
                     delete_hold(connection, self._database.tables, found)
                 elif not (if_exists or removed):
-                    raise NotFoundError(f"there is no hold {name!r}; lake.holds.list() gives all", hold=name)
+                    raise NotFoundError(f"Hold {name!r} does not exist. List all holds with lake.holds.list()", hold=name)
 
         run_write(attempt, f"remove the hold {name!r}")
 
     def pinned(
         self, snapshot: int | datetime | None = None, *, reader: str = "reader", at_most: timedelta | str = timedelta(days=1)
     ) -> AbstractContextManager[Hold]:
-        """Hold a snapshot as long as something reads it: a hold of a name of its own, which is removed at the end.
+        """Hold a snapshot while a block reads it. The hold has a unique name, and is removed at the end of the block.
 
-        Any number of readers may pin one snapshot. A reader that is killed keeps it until ``at_most`` is over.
+        Any number of readers may pin the same snapshot. If a reader is killed, its hold ends after ``at_most``.
 
         Args:
-            snapshot: As in :meth:`add`; the newest when None.
-            reader: The beginning of the hold's name, for those who list them.
-            at_most: Longest time that the snapshot stays: a timedelta, or a string such as ``"3 hours"``.
+            snapshot: Snapshot id or time, as in :meth:`add`. Default: the newest.
+            reader: Prefix of the name of the hold, shown in lists. Default: ``reader``.
+            at_most: Maximum duration of the hold, a timedelta or a string such as ``"3 hours"``. Default: 1 day.
 
         Returns:
-            A context manager of the hold, whose ``snapshot_id`` is what to read at.
+            A context manager that returns the hold. Read at its ``snapshot_id``.
 
         Raises:
-            NotFoundError: There is no such snapshot, or it was expired.
-            UsageError: ``at_most`` is no span of time, or none above zero.
+            NotFoundError: The snapshot does not exist or has expired.
+            UsageError: ``at_most`` is not a positive duration.
         """
         span = arguments.age("at_most", at_most)
         storable("reader", reader)
         if span <= timedelta(0):
-            raise UsageError(f"at_most must be above zero, not {span}", parameter="at_most")
+            raise UsageError(f"at_most is {span}, but must be positive", parameter="at_most")
         return self._pinned(snapshot, reader, span)
 
     @contextmanager
     def _pinned(self, snapshot: int | datetime | None, reader: str, at_most: timedelta) -> Iterator[Hold]:
         with self._database.read() as connection:
             now = self._database.now(connection)
-        # For ever where the calendar ends before.
+        # No end if it would be after the end of the calendar.
         until = now + at_most if at_most < END - now else None
         hold = self.add(f"{reader} {uuid4()}", snapshot, until=until)
         try:
             yield hold
         except BaseException as error:
-            # Why the reader failed is what its caller has to know.
+            # The caller needs the error of the reader.
             try:
                 self.remove(hold.name, if_exists=True)
             except DuckLakeError as problem:
-                error.add_note(f"the hold {hold.name!r} is still there, as it could not be removed: {problem.message}")
+                error.add_note(f"Hold {hold.name!r} could not be removed and still exists: {problem.message}")
             raise
         self.remove(hold.name, if_exists=True)
 
     def _snapshot_id(self, reader: CatalogReader, wanted: int | datetime | None) -> int:
-        """Return the snapshot that is meant, which cannot expire before the transaction ends."""
+        """Return the requested snapshot. It cannot expire before the transaction ends."""
         if wanted is None:
             number = reader.latest_snapshot().id
         else:
             at = arguments.snapshot("snapshot", wanted)
             number = (reader.snapshot(timestamp=at) if isinstance(at, datetime) else reader.snapshot(version=at)).id
-        # An expiry that was faster has deleted the row by the time that it can be locked.
+        # A concurrent expiry may have deleted the row before it is locked.
         if not lock_snapshots(reader.connection, self._database, [number]):
-            raise NotFoundError(f"snapshot {number} was expired just now", snapshot_id=number)
+            raise NotFoundError(f"Snapshot {number} has expired meanwhile. Choose another one", snapshot_id=number)
         return number
 
 

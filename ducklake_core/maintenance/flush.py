@@ -46,31 +46,32 @@ from ducklake_core.storage.unfinished import sweep, sweep_after_error
 
 _OPERATION = "flush_inlined_data"
 EXECUTOR_ROWS = 100_000
-"""Rows and deletes of a table from which executors flush them; fewer are sooner in files than a Spark job begins."""
+"""Number of rows and deletes of a table from which Spark executors flush them. Fewer are written faster by this process."""
 _TASKS_AT_ONCE = 32
-"""Parts of a table that are sent to executors at a time."""
+"""Number of parts of a table that are sent to executors at the same time."""
 _TASK_FILES = 64
-"""Data files of which one executor gathers the deletes."""
+"""Number of data files whose deletes one executor gathers."""
 
 TASK_ROWS = 65_536
-"""Most rows that one executor makes files of."""
+"""Maximum number of rows that one executor writes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableFlush:
-    """The plan or the outcome of flushing one table.
+    """The plan or outcome of flushing one table.
 
     Attributes:
         table: ``schema.table``.
-        rows: Inlined rows to flush, or flushed, ended versions among them.
-        ended_rows: Those of them that are deleted or replaced already; earlier snapshots show them.
-        deletes: Rows of data files that the catalog deletes, to be deleted by files.
-        superseded: Tables of inlined rows for earlier columns of the table, which the flush takes out of the catalog once they are empty.
-        files_created: Data files that were made, and ``delete_files_created`` delete files (0 in a dry run).
-        bytes_written: Their bytes.
-        snapshot: The snapshot that the flush became, None in a dry run and where nothing was done.
-        skipped: Why the table is left alone, None when it is not.
-        failure: What went wrong; the rows are as they were.
+        rows: Number of inlined rows to flush, including deleted and replaced versions.
+        ended_rows: Number of deleted and replaced versions, which earlier snapshots show.
+        deletes: Number of inlined deletes of data files, which are moved to delete files.
+        superseded: Number of tables of inlined rows with earlier columns, which are unregistered once they are empty.
+        files_created: Number of new data files (0 in a dry run).
+        delete_files_created: Number of new delete files (0 in a dry run).
+        bytes_written: Bytes of the new files.
+        snapshot: The snapshot of the flush, None in a dry run and if nothing was done.
+        skipped: Reason for skipping the table, None if it is not skipped.
+        failure: Error, None if it did not fail. After an error the rows are unchanged.
     """
 
     table: str
@@ -88,12 +89,12 @@ class TableFlush:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class FlushResult(MaintenanceResult):
-    """The plan or the outcome of flushing inlined data, table by table.
+    """The plan or outcome of flushing inlined data, table by table.
 
     Attributes:
         dry_run: Whether this is only the plan.
         tables: One entry per table that was checked.
-        unmatched: Patterns that no table matches.
+        unmatched: Patterns that match no table.
     """
 
     dry_run: bool
@@ -102,12 +103,12 @@ class FlushResult(MaintenanceResult):
 
     @property
     def rows_flushed(self) -> int:
-        """Rows moved to files, over all tables."""
+        """Number of rows moved to files, over all tables."""
         return sum(table.rows for table in self.tables if table.failure is None and table.skipped is None)
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """The failures of all tables, each with its table."""
+        """Errors of all tables, each with the name of the table."""
         return tuple(f"{table.table}: {table.failure}" for table in self.tables if table.failure is not None)
 
     @property
@@ -120,7 +121,7 @@ def _step(table: TableFlush, *, dry_run: bool) -> MaintenanceStep:
     outcome: StepOutcome = "planned" if dry_run else "done"
     reason = f"{counted(table.rows, 'inlined row')} and {counted(table.deletes, 'inlined delete')}"
     if table.superseded:
-        reason += f", and tables of inlined rows for earlier columns: {table.superseded}"
+        reason += f", {counted(table.superseded, 'table')} of inlined rows with earlier columns"
     if table.failure is not None:
         outcome, reason = "failed", table.failure
     elif table.skipped is not None:
@@ -133,7 +134,7 @@ def _step(table: TableFlush, *, dry_run: bool) -> MaintenanceStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _FlushPlan:
-    """Number of rows and deletes that the catalog holds of one table at a snapshot."""
+    """Numbers of inlined rows and deletes of one table at a snapshot."""
 
     table: TableState
     base: Snapshot
@@ -144,7 +145,7 @@ class _FlushPlan:
     skipped: str | None = None
 
     def described(self) -> TableFlush:
-        nothing = "nothing of it is inlined" if not (self.rows or self.deletes or self.superseded) else None
+        nothing = "it has no inlined data" if not (self.rows or self.deletes or self.superseded) else None
         return TableFlush(
             table=name_of(self.table),
             rows=self.rows,
@@ -155,13 +156,13 @@ class _FlushPlan:
         )
 
 
-# A flush moves what the catalog holds of a table into files, and changes nothing that any snapshot shows:
+# A flush moves inlined rows and deletes of a table into files, and changes the contents of no snapshot:
 #
 #   inlined rows, ended ones too      ->   data files that store row id and snapshot of each row
 #   ends of inlined rows              ->   a delete file of the new data file, with the snapshot that deleted each row
-#   inlined deletes of data files     ->   one delete file per data file, in place of its earlier ones
+#   inlined deletes of data files     ->   one delete file per data file, which replaces its earlier ones
 #
-# All of it is of one snapshot, the base: rows that other writers commit later stay in the catalog.
+# Everything belongs to one snapshot, the base: rows that other writers commit later stay in the catalog.
 def flush_inlined_data(
     database: Database,
     info: LakeInfo,
@@ -170,7 +171,7 @@ def flush_inlined_data(
     *,
     execution: Execution | None = None,
 ) -> FlushResult:
-    """Plan, and unless it is a dry run carry out, the flush. See ``DuckLake.flush_inlined_data`` for the arguments."""
+    """Plan the flush, and run it unless it is a dry run; see ``DuckLake.flush_inlined_data`` for the parameters."""
     flusher = _Flusher(database, info, storage, request, execution or Execution())
     found = plan_tables(database, info, request, _plan)
     plans = [plan if isinstance(plan, FailedTable) else _within_budget(plan, request.meter) for plan in found.plans]
@@ -196,24 +197,25 @@ def _within_budget(plan: _FlushPlan, meter: BudgetMeter) -> _FlushPlan:
 
 def _plan(reader: CatalogReader, table: TableState, base: Snapshot) -> _FlushPlan:
     if not Options.from_mapping(table.options).auto_compact:
-        return _FlushPlan(table=table, base=base, skipped="its option auto_compact is false")
+        return _FlushPlan(table=table, base=base, skipped="option auto_compact is false")
     counts = inlined_row_counts(reader, table).values()
     deletes = sum(len(found) for found in inlined_deletes_of(reader, table).values())
     rows, ended = sum(one.rows for one in counts), sum(one.ended for one in counts)
-    # DuckDB's flush drops these, also where no row is inlined.
+    # DuckDB's flush drops these, even if no row is inlined.
     superseded = max(len(table.inlined_tables) - 1, 0)
     return _FlushPlan(table=table, base=base, rows=rows, ended_rows=ended, deletes=deletes, superseded=superseded)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Stored:
-    """Rows and deletes that the catalog holds of a table at a snapshot.
+    """Inlined rows and deletes of a table at a snapshot.
 
     Attributes:
-        rows: The rows of each of its physical tables that has some.
+        rows: The rows of each of its physical tables that has rows.
         superseded: Its physical tables that get no more rows.
-        histories: Deletes of its data files, as far as these are there.
-        deletes_of: Ids of all data files with deletes, and ``deletes`` their number.
+        histories: Deletes of its data files that still exist.
+        deletes_of: Ids of all data files with deletes.
+        deletes: Number of deletes.
     """
 
     table: TableState
@@ -229,7 +231,7 @@ class _Stored:
         return sum(rows.num_rows for _, rows in self.rows)
 
     def action(self, files: tuple[FlushedFile, ...], gathered: tuple[GatheredDeletes, ...]) -> FlushInlined:
-        """Return the change of the catalog, once all of it is in files."""
+        """Return the change of the catalog, after everything is in files."""
         return FlushInlined(
             table_id=self.table.id,
             files=files,
@@ -244,7 +246,7 @@ class _Stored:
 
 @dataclass(frozen=True, slots=True)
 class _Flusher:
-    """Carries out plans, one table after another."""
+    """Runs plans, one table after another."""
 
     database: Database
     info: LakeInfo
@@ -278,11 +280,11 @@ class _Flusher:
                 return replace(planned, failure=str(error))
 
     def _flush(self, plan: _FlushPlan, planned: TableFlush, write_id: str) -> TableFlush:
-        """Flush what the table has by now, in one attempt."""
+        """Flush the current inlined data of the table, in one attempt."""
         with ExitStack() as stack:
             stored = self._read(plan, stack)
             state = self._state(stored.table, write_id)
-            # A job of Spark costs more than the work on fewer rows.
+            # A Spark job costs more than the work on fewer rows.
             on_executors = self.execution.spark is not None and stored.num_rows + stored.deletes >= EXECUTOR_ROWS
             done = self._write(state, self._tasks(state, stored, split=on_executors), on_executors=on_executors)
         files = tuple(file for one in done for file in one.files)
@@ -310,7 +312,7 @@ class _Flusher:
         )
 
     def _read(self, plan: _FlushPlan, stack: ExitStack) -> _Stored:
-        """Read the inlined rows and deletes of the table by now; its rows are there until the stack is closed."""
+        """Read the current inlined rows and deletes of the table. The rows are available until the stack is closed."""
         with self.database.read() as connection:
             reader = CatalogReader(connection, self.info, self.database.tables)
             base = reader.latest_snapshot()
@@ -325,12 +327,12 @@ class _Flusher:
                     source,
                     row_count=plan.rows,
                     encrypted=self.info.encrypted,
-                    may_be_in_order=self.database.abilities.is_file and not plan.ended_rows,
-                    # Rows end by commits alone.
+                    may_be_sorted=self.database.abilities.is_file and not plan.ended_rows,
+                    # Only commits end rows.
                     any_ended=plan.ended_rows > 0 or not is_same_snapshot(base, plan.base),
                 )
                 stack.callback(held.close)
-                # Rows that were not read would be deleted with those that were.
+                # Rows that were not read would be deleted with the others.
                 all_rows = self.database.tables.inlined_data(source.inlined.name)
                 check_complete(connection, all_rows, held.num_rows, f"inlined rows of {name_of(table)}")
                 if held.num_rows:
@@ -339,7 +341,7 @@ class _Flusher:
             if table.has_inlined_deletes:
                 given = sum(map(len, deletes.values()))
                 every_delete = self.database.tables.inlined_delete(table.id)
-                check_complete(connection, every_delete, given, f"deletes of {name_of(table)} in the catalog")
+                check_complete(connection, every_delete, given, f"inlined deletes of {name_of(table)}")
             histories = delete_histories(reader, table, deletes, deletes)
             for history in histories:
                 check_locations(self.info, table, [history.file])
@@ -354,7 +356,7 @@ class _Flusher:
         )
 
     def _tasks(self, state: WriteState, stored: _Stored, *, split: bool) -> Iterator[FlushTask]:
-        """Yield the work, table by table of inlined rows; in parts of some rows and files where several processes share it."""
+        """Yield the work for each table of inlined rows, in parts if several processes share it."""
         for source, rows in stored.rows:
             own = replace(state, schema=source.schema, partition_spec=source.spec, sort=followed_order(stored.table, source.schema))
             yield from (FlushTask(state=own, rows=part) for part in (task_parts(rows) if split else [rows]))
@@ -363,12 +365,12 @@ class _Flusher:
             yield FlushTask(state=state, histories=stored.histories[start : start + most], data_path=self.info.data_path)
 
     def _write(self, state: WriteState, tasks: Iterator[FlushTask], *, on_executors: bool) -> list[FlushedFiles]:
-        """Run the tasks and return their files, in order; when one fails, all their files are deleted."""
+        """Run the tasks and return their files, in order. If one fails, all their files are deleted."""
         execution = self.execution if on_executors else replace(self.execution, spark=None)
         done: list[FlushedFiles] = []
         any_lost = False
         try:
-            # The rows of so many tasks at a time are in the memory of this process.
+            # The rows of this many tasks are in the memory of this process at the same time.
             while some := list(islice(tasks, _TASKS_AT_ONCE)):
                 found: dict[int, FlushedFiles] = {}
                 with closing(execution.outcomes(flush_files, some, BudgetMeter())) as outcomes:
@@ -404,7 +406,7 @@ class _Flusher:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InlinedSource:
-    """A physical table of inlined rows, with the columns and keys that its rows follow."""
+    """A physical table of inlined rows, with the columns and partition keys of its rows."""
 
     inlined: InlinedTable
     schema: Schema
@@ -433,19 +435,22 @@ def hold_rows(
     *,
     row_count: int,
     encrypted: bool,
-    may_be_in_order: bool,
+    may_be_sorted: bool,
     any_ended: bool,
 ) -> HeldBatches:
-    """Return all rows of a physical table, by row id and snapshot; the caller closes them.
+    """Return all rows of a physical table, by row id and snapshot. The caller closes them.
 
     Args:
-        row_count: About how many rows there are.
-        encrypted: Whether what goes to the local disk is encrypted.
-        may_be_in_order: Whether the database likely finds them in order, as files do where no row was updated: sorting them takes half as
-            long as reading them. Where they are not, they are read once more.
+        reader: The catalog.
+        table: The table.
+        source: The physical table.
+        row_count: Approximate number of rows.
+        encrypted: Whether to encrypt data on the local disk.
+        may_be_sorted: Whether the database probably returns them in order, as it does if no row was updated. Sorting takes half as long as
+            reading. If they are not in order, they are read again.
         any_ended: Whether any row may have ended.
     """
-    if may_be_in_order:
+    if may_be_sorted:
         held = _held(reader, table, source, row_count, encrypted=encrypted, ordered=False, any_ended=any_ended)
         if held is not None:
             return held
@@ -457,7 +462,7 @@ def hold_rows(
 def _held(
     reader: CatalogReader, table: TableState, source: InlinedSource, row_count: int, *, encrypted: bool, ordered: bool, any_ended: bool
 ) -> HeldBatches | None:
-    """Return the rows, None as soon as they are found not to be in order."""
+    """Return the rows, None as soon as a row is out of order."""
     held = HeldBatches(HELD_ROWS, encrypted=encrypted)
     last = -1
     try:
@@ -492,6 +497,6 @@ def task_parts(rows: HeldBatches) -> Iterator[pa.Table]:
 def _pieces(rows: HeldBatches) -> Iterator[pa.RecordBatch]:
     for batch in rows.to_batches():
         for start in range(0, batch.num_rows, TASK_ROWS):
-            # Taken, not cut: what is pickled of a slice is all of the batch.
+            # Copied, not sliced: pickling a slice includes the whole batch.
             places = pa.array(range(start, min(start + TASK_ROWS, batch.num_rows)), pa.int64())
             yield batch if batch.num_rows <= TASK_ROWS else batch.take(places)

@@ -32,6 +32,7 @@ from ducklake_core.errors import (
 from ducklake_core.format.arguments import optional, whole_number
 from ducklake_core.format.state import LakeInfo, Snapshot, TableState
 from ducklake_core.format.types.names import join_name
+from ducklake_core.format.types.text import counted
 from ducklake_core.maintenance.request import BudgetMeter, TableRequest
 from ducklake_core.storage.filesystems import Storage, printable
 from ducklake_core.storage.uploads import wait_briefly
@@ -45,27 +46,27 @@ R = TypeVar("R")
 
 _PARALLEL_REQUESTS = 16
 REPLANS = RetryPolicy(max_attempts=3)
-"""Plans of one table, which is planned again at once after another writer has committed in between."""
+"""Attempts to plan one table, which is planned again after another writer commits meanwhile."""
 
 
-# How an operation that rewrites files runs:
+# Steps of an operation that rewrites files:
 #
 #   plan_tables      plan each table at the newest snapshot; a table that fails becomes a FailedTable
-#   Execution        carry out the groups of files: one by one, on threads, in one job of Spark or in several
+#   Execution        run the groups of files: one by one, on threads, in one Spark job or in several
 #   TableWork        commit all groups together, or each group at once with partial_progress
-#   sweep            delete what lost task attempts have left, or all files of the write after an interruption
+#   sweep            delete files of lost task attempts, or all files of the write after an interruption
 #
-# Files may be deleted only when no snapshot can name them. While a commit runs, and after one whose outcome is unknown, its groups are
-# in ``_TableRun._uncertain``, and sweeps keep their files.
+# Files may be deleted only if no snapshot can contain them. While a commit runs, and after one with an unknown outcome, its groups are in
+# ``_TableRun._uncertain``, and sweeps keep their files.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Execution:
-    """Settings for running groups: the place, the number at a time, and the time of the commit.
+    """Settings for running groups.
 
     Attributes:
-        spark: Session whose executors do the work; this process does when None.
-        max_concurrency: Maximum number of groups at a time. When None, one in this process, whose columns are decoded in parallel then,
-            and on Spark as many as it has cores.
-        partial_progress: Whether each group is committed as soon as it is done, instead of all groups of a table together.
+        spark: Spark session whose executors do the work; None for this process.
+        max_concurrency: Maximum number of groups at the same time. Default: one in this process, with columns decoded in parallel, and on
+            Spark the number of cores.
+        partial_progress: Whether to commit each group as soon as it is done, instead of all groups of a table together.
     """
 
     spark: SparkSession | None = None
@@ -76,17 +77,17 @@ class Execution:
         optional(partial(whole_number, least=1), "max_concurrency", self.max_concurrency)
 
     def outcomes(self, work: Work[T, R], tasks: Sequence[T], meter: BudgetMeter) -> Generator[tuple[int, R | DuckLakeError, bool]]:
-        """Carry out tasks.
+        """Run tasks.
 
         Yields:
-            As they end: the number of a task, what became of it or why nothing did, and whether files of it may have been left behind.
-            Tasks that were not begun when time was up are left out.
+            For each finished task: its number, its result or error, and whether it may have left files behind. Tasks that were not started
+            in time are missing.
         """
         if meter.is_out_of_time:
             return
         if self.spark is None:
             count = min(len(tasks), self.max_concurrency or 1)
-            yield from _on_threads(work, tasks, count, meter) if count > 1 else _in_turn(work, tasks, meter)
+            yield from _on_threads(work, tasks, count, meter) if count > 1 else _one_by_one(work, tasks, meter)
             return
         from ducklake_core.engines.spark.work_units import run_in_jobs, run_in_one_job
 
@@ -98,7 +99,7 @@ class Execution:
         yield from ((number, result, lost) for number, result in enumerate(results))
 
 
-def _in_turn(work: Work[T, R], tasks: Sequence[T], meter: BudgetMeter) -> Generator[tuple[int, R | DuckLakeError, bool]]:
+def _one_by_one(work: Work[T, R], tasks: Sequence[T], meter: BudgetMeter) -> Generator[tuple[int, R | DuckLakeError, bool]]:
     for number, task in enumerate(tasks):
         if meter.is_out_of_time:
             return
@@ -116,7 +117,7 @@ def _on_threads(work: Work[T, R], tasks: Sequence[T], count: int, meter: BudgetM
         if meter.is_out_of_time:
             return None
         try:
-            # Several groups at a time keep the cores busy; none of them decodes its columns in parallel as well.
+            # Several groups keep the cores busy, so none of them decodes its columns in parallel.
             return work(task, threads=False, stopped=ended.is_set)
         except DuckLakeError as error:
             return error
@@ -129,20 +130,21 @@ def _on_threads(work: Work[T, R], tasks: Sequence[T], count: int, meter: BudgetM
             if result is not None:
                 yield numbers[future], result, False
     finally:
-        # Threads that still work stop at their next batch, and delete what they have written.
+        # Running threads stop at their next batch, and delete the files that they have written.
         ended.set()
         pool.shutdown(cancel_futures=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CarriedOut(Generic[R]):
-    """Results of groups, by their numbers.
+    """Results of groups, by number.
 
     Attributes:
-        done: What was committed, ``committed`` the snapshot that it is part of.
-        failed: Why a group was not; its files are as they were.
-        late: Numbers of the groups that were not begun when time was up.
-        rejections: Why commits failed.
+        done: Results of committed groups.
+        committed: Snapshots of these groups.
+        failed: Errors of failed groups, whose files are unchanged.
+        late: Numbers of the groups that were not started in time.
+        rejections: Errors of commits.
     """
 
     done: Mapping[int, R]
@@ -153,12 +155,12 @@ class CarriedOut(Generic[R]):
 
     @property
     def snapshots(self) -> tuple[Snapshot, ...]:
-        """Return the snapshots of the commits, each once, by id."""
+        """Return the snapshots of the commits, by id."""
         return tuple(sorted(set(self.committed.values()), key=lambda snapshot: snapshot.id))
 
     @property
     def rejection(self) -> DuckLakeError | None:
-        """Return the error for which the commit of all groups of a table together failed."""
+        """Return the error of the commit of all groups of a table."""
         return self.rejections[0] if self.rejections else None
 
     def part(self, numbers: range) -> CarriedOut[R]:
@@ -178,14 +180,14 @@ class TableWork(Generic[T, R]):
     """The groups of one table, or of several that are committed together.
 
     Attributes:
-        work: Carries out a task.
-        tasks: One for each group.
-        commit: Commits what became of some groups, by their numbers; when it fails surely it deletes their files, except where they may
-            be committed table by table (:func:`may_commit_apart`).
-        sweep: Deletes all files of the write that the catalog does not name, except those of some results.
-        ended: Called with the number of each group that has ended.
-        tables: Of each task, the number of its table. Those of several tables are committed together, and table by table when that fails;
-            None when all are of one.
+        work: Runs a task.
+        tasks: One task for each group.
+        commit: Commits the results of some groups, by number. If it certainly fails, it deletes their files, unless they may be committed
+            table by table (:func:`may_commit_apart`).
+        sweep: Deletes all files of the write that the catalog does not contain, except those of some results.
+        ended: Called with the number of each finished group.
+        tables: Number of the table of each task. Groups of several tables are committed together, and table by table if that fails;
+            None if all belong to one table.
     """
 
     work: Work[T, R]
@@ -196,11 +198,11 @@ class TableWork(Generic[T, R]):
     tables: Sequence[int] | None = None
 
     def run(self, execution: Execution, meter: BudgetMeter) -> CarriedOut[R]:
-        """Carry out and commit the groups. What is committed when something interrupts it stays; all other files are deleted."""
+        """Run and commit the groups. After an interruption, committed groups are kept, and all other files are deleted."""
         return _TableRun(self).run(execution, meter)
 
     def by_table(self, results: dict[int, R]) -> list[dict[int, R]]:
-        """Return results apart for each table."""
+        """Return the results of each table separately."""
         found: dict[int, dict[int, R]] = {}
         for number, result in results.items():
             found.setdefault(0 if self.tables is None else self.tables[number], {})[number] = result
@@ -233,7 +235,7 @@ class _TableRun(Generic[T, R]):
                         written[number] = result
                     self._work.ended(number)
             if written:
-                # In the order of the groups, in which they need not have ended.
+                # In the order of the groups, which may have finished in another order.
                 self._commit(dict(sorted(written.items())))
         except BaseException:
             wait_briefly(partial(self._work.sweep, self._uncertain))
@@ -245,7 +247,7 @@ class _TableRun(Generic[T, R]):
         return CarriedOut(done=self._done, committed=self._committed, failed=self._failed, late=late, rejections=rejections)
 
     def _commit(self, results: dict[int, R]) -> None:
-        """Commit some groups, or note why they are not committed."""
+        """Commit some groups, or record the error."""
         known = len(self._uncertain)
         # Until it is known what became of them, their files must not be deleted: a commit that was interrupted may yet be carried out.
         self._uncertain += results.values()
@@ -262,7 +264,7 @@ class _TableRun(Generic[T, R]):
             if len(apart) == 1 or not may_commit_apart(error):
                 self._reject(results, error)
                 return
-            # What is in the way of one table need not be in the way of the others.
+            # An obstacle of one table need not affect the others.
             for of_table in apart:
                 self._commit(of_table)
             return
@@ -277,7 +279,7 @@ class _TableRun(Generic[T, R]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedTable:
-    """A table that could not be planned, and why."""
+    """A table that could not be planned, with the error."""
 
     table: str
     error: DuckLakeError
@@ -285,7 +287,7 @@ class FailedTable:
 
 @dataclass(frozen=True, slots=True)
 class PlannedTables(Generic[T]):
-    """The plans of tables, in the order of their names, and the patterns that no table matches."""
+    """The plans of tables, by name, and the patterns that match no table."""
 
     plans: list[T | FailedTable]
     unmatched: tuple[str, ...] = ()
@@ -297,8 +299,10 @@ def plan_tables(
     """Plan tables at the newest snapshot.
 
     Args:
-        request: Which tables.
-        plan: Plans one of them.
+        database: The catalog's database.
+        info: Settings of the lake.
+        request: Request with the tables.
+        plan: Plans one table.
 
     Raises:
         NotFoundError: The table or schema does not exist.
@@ -312,7 +316,7 @@ def plan_tables(
         ids = selected.names
         many = request.reading.reader(reader, base, ids) if request.reading else ManyTablesReader(connection, info, database.tables, ids)
         found = {number: _attempt(database, many, number, name, base, plan) for number, name in selected.names.items()}
-    # One that failed may have spoiled the transaction, or the statement, for others: each is tried by itself.
+    # A failed table may have aborted the transaction or the query of the others, so each is planned separately.
     for number, name in selected.names.items():
         if isinstance(found[number], FailedTable):
             found[number] = _plan_alone(database, info, number, name, plan)
@@ -356,7 +360,7 @@ def is_about_lake(error: DuckLakeError) -> bool:
 
 
 def name_of(table: TableState) -> str:
-    """Return ``schema.table``, quoted where it has to be."""
+    """Return ``schema.table``, quoted where necessary."""
     return join_name(table.schema_name, table.name)
 
 
@@ -366,12 +370,12 @@ class Change:
 
     Attributes:
         table: The table.
-        base: The snapshot that it was planned at.
+        base: The snapshot at which it was planned.
         action: The change.
-        message: Stored with the snapshot, unless ``commit`` has one.
+        message: Message of the snapshot, unless ``commit`` has one.
         commit: Author, message and extra information of the snapshot.
-        facts: What is stored with it, where the caller does not use the same keys.
-        files: Full paths and bytes of the files that were made for it.
+        facts: Further information to store, unless the caller uses the same keys.
+        files: Full paths and bytes of the new files.
     """
 
     table: TableState
@@ -389,10 +393,10 @@ def _extra_info(commit_id: str, change: Change) -> str:
 
 
 def check_made(storage: Storage, files: Sequence[tuple[str, int]]) -> None:
-    """Check that the store has the files that are about to replace others, with the sizes that were written.
+    """Check that the store has the new files, with the sizes that were written, before they replace others.
 
     Raises:
-        StorageError: A file is not there, or has another size.
+        StorageError: A file is missing, or has another size.
     """
 
     def problem(file: tuple[str, int]) -> str | None:
@@ -400,20 +404,22 @@ def check_made(storage: Storage, files: Sequence[tuple[str, int]]) -> None:
         try:
             found = storage.size(path)
         except NotFoundError:
-            return f"{printable(path)} was written, and is not there"
-        return None if found == size else f"{printable(path)} was written with {size} bytes, and has {found}"
+            return f"{printable(path)} was written, but is missing"
+        return None if found == size else f"{printable(path)} was written with {size:,} bytes, but has {found:,}"
 
     with ThreadPoolExecutor(max_workers=max(1, min(len(files), _PARALLEL_REQUESTS)), thread_name_prefix="made") as pool:
         problems = [one for one in pool.map(problem, files) if one is not None]
     if problems:
-        raise StorageError(f"{problems[0]}: the store lost what it had taken; the files that it was made of are left as they are")
+        raise StorageError(
+            f"{problems[0]}. Nothing was committed, and the original files are kept. Check the store, and run the operation again"
+        )
 
 
 def commit_table(database: Database, info: LakeInfo, storage: Storage, change: Change) -> Snapshot:
-    """Commit what became of one table. Where there surely is no snapshot with its files they are deleted.
+    """Commit the change of one table. If it certainly fails, its files are deleted.
 
     Raises:
-        CommitError: It did not become a snapshot.
+        CommitError: The change was not committed.
         StorageError: The store does not have the files.
     """
     return commit_together(database, info, storage, [change])
@@ -422,17 +428,20 @@ def commit_table(database: Database, info: LakeInfo, storage: Storage, change: C
 def commit_together(
     database: Database, info: LakeInfo, storage: Storage, changes: Sequence[Change], *, message: str | None = None
 ) -> Snapshot:
-    """Commit what became of several tables, planned at one snapshot, as one snapshot.
+    """Commit the changes of several tables, planned at one snapshot, as one snapshot.
 
-    Where there surely is no snapshot with their files they are deleted, unless the changes may be committed one by one
-    (:func:`may_commit_apart`).
+    If the commit certainly fails, the files are deleted, unless the changes may be committed one by one (:func:`may_commit_apart`).
 
     Args:
-        message: Stored with the snapshot, in place of that of the first change.
+        database: The catalog's database.
+        info: Settings of the lake.
+        storage: Opens the store.
+        changes: The changes.
+        message: Message of the snapshot. Default: the message of the first change.
 
     Raises:
-        CommitError: They did not become a snapshot.
-        CatalogError: The catalog is that of a lake with other settings.
+        CommitError: The changes were not committed.
+        CatalogError: The catalog belongs to a lake with other settings.
         StorageError: The store does not have the files.
     """
     first, commit_id = changes[0], new_commit_id()
@@ -449,7 +458,7 @@ def commit_together(
     committer = Committer(database)
     try:
         with database.read() as connection:
-            # If the catalog was replaced by that of a lake with other settings, its readers would not find the files, or not decrypt them.
+            # If the catalog was replaced by one of a lake with other settings, its readers would not find or decrypt the files.
             check_same_lake(info, stored_options(connection, database.tables))
         if info.encrypted:
             check_encrypted(request.actions)
@@ -457,41 +466,45 @@ def commit_together(
         check_made(storage, files)
         return committer.commit(request).snapshot
     except CommitOutcomeUnknownError:
-        # The files may be part of the lake by now.
+        # The files may be part of the lake now.
         raise
     except BaseException as error:
-        # Interrupted: the files are not needed, unless their snapshot may be there.
+        # Interrupted: the files are not needed, unless their snapshot may exist.
         if isinstance(error, DuckLakeError) or not committer.may_have_committed:
             discard_made(storage, [path for path, _ in files], error, tables=len(changes))
         raise
 
 
 def discard_made(storage: Storage, files: Sequence[str], error: BaseException, *, tables: int) -> None:
-    """Delete files of changes that surely were not committed, unless the changes may be committed table by table.
+    """Delete files of changes that were certainly not committed, unless the changes may be committed table by table.
 
     Args:
-        storage: How to reach the files.
+        storage: Opens the store.
         files: Full paths.
-        error: Why the changes were not committed.
-        tables: Number of tables that the changes are of.
+        error: Error of the commit.
+        tables: Number of changed tables.
     """
     if tables == 1 or not isinstance(error, DuckLakeError) or not may_commit_apart(error):
         storage.discard(files)
 
 
 def may_commit_apart(error: DuckLakeError) -> bool:
-    """Return whether changes that failed together may be committed one by one: not for errors that would hit each of them too."""
+    """Return whether changes that failed together may be committed one by one, because the error need not affect each of them."""
     return not (isinstance(error, CommitRetriesExhaustedError | CatalogUnavailableError) or is_about_lake(error))
 
 
 def run_write(attempt: Callable[[], T], what: str) -> T:
-    """Run a transaction that may be repeated as a whole, until it commits.
+    """Run a repeatable transaction until it commits.
 
-    Only for transactions that find nothing left to do when an earlier attempt did commit. The pauses between the attempts take at most
-    15 seconds together; open read transactions of a SQLite file are waited for 10 seconds.
+    Only for transactions that find nothing left to do if an earlier attempt has committed. The pauses between the attempts take at most 15
+    seconds in total; each waits 10 seconds for open read transactions of a SQLite file.
+
+    Args:
+        attempt: Runs the transaction.
+        what: Description for the error, such as ``set the option``.
 
     Raises:
-        CommitRetriesExhaustedError: Other writers were in the way every time.
+        CommitRetriesExhaustedError: Every attempt conflicted with other writers.
     """
     attempts = MAINTENANCE_RETRIES.attempts()
     while True:
@@ -502,4 +515,6 @@ def run_write(attempt: Callable[[], T], what: str) -> T:
                 raise
             if not attempts.again(error):
                 number = attempts.number
-                raise CommitRetriesExhaustedError(f"could not {what} in {number} attempts ({error.message}); try again later") from error
+                raise CommitRetriesExhaustedError(
+                    f"Could not {what} in {counted(number, 'attempt')}: {error.message}. Try again later"
+                ) from error

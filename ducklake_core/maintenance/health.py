@@ -1,4 +1,4 @@
-"""Gauges of a lake's state: what grows, what slows reads, and what maintenance would improve."""
+"""Measure the state of a lake: growth, causes of slow reads, and work for maintenance."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LABEL = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*", re.ASCII)
 _TABLE_METRICS = {
     "file_count": "Live data files.",
     "file_size_bytes": "Bytes of live data files.",
-    "record_count": "Rows in live data files, deleted ones too.",
+    "record_count": "Rows in live data files, including deleted rows.",
     "small_file_count": "Live data files that count as small.",
     "small_file_bytes": "Bytes of live data files that count as small.",
     "ended_file_count": "Data files that only earlier snapshots read.",
@@ -37,9 +37,9 @@ _TABLE_METRICS = {
     "delete_file_bytes": "Bytes of live delete files.",
     "deleted_row_count": "Rows of live data files that are deleted.",
     "delete_ratio": "Deleted rows among the rows of live data files.",
-    "inlined_row_count": "Visible rows that the catalog holds.",
-    "inlined_ended_row_count": "Rows that the catalog holds for earlier snapshots only.",
-    "inlined_delete_count": "Deletes of rows of live data files that the catalog holds.",
+    "inlined_row_count": "Visible inlined rows.",
+    "inlined_ended_row_count": "Inlined rows that only earlier snapshots read.",
+    "inlined_delete_count": "Inlined deletes of rows of live data files.",
 }
 
 _UNITS = ("KiB", "MiB", "GiB", "TiB")
@@ -50,17 +50,22 @@ class TableHealth:
     """One table at the newest snapshot.
 
     Attributes:
-        schema: Name of its schema; ``name`` is its own.
-        file_count: Live data files, ``file_size_bytes`` their bytes.
-        record_count: Rows in them, deleted ones too.
-        small_file_count: Live files below the size that was requested, ``small_file_bytes`` their bytes.
-        files_by_size: Live files by size: below 1 MiB, 16 MiB, 128 MiB, 512 MiB, and larger ones.
-        ended_file_count: Files that only earlier snapshots read, ``ended_file_bytes`` their bytes.
-        delete_file_count: Live delete files, ``delete_file_bytes`` their bytes.
+        schema: Name of its schema.
+        name: Name of the table.
+        file_count: Number of live data files.
+        file_size_bytes: Bytes of these files.
+        record_count: Rows in these files, including deleted rows.
+        small_file_count: Number of live files below ``small_file_size``.
+        small_file_bytes: Bytes of small files.
+        files_by_size: Number of live files by size: below 1 MiB, 16 MiB, 128 MiB, 512 MiB, and larger.
+        ended_file_count: Number of files that only earlier snapshots read.
+        ended_file_bytes: Bytes of these files.
+        delete_file_count: Number of live delete files.
+        delete_file_bytes: Bytes of live delete files.
         deleted_row_count: Rows of live files that delete files or the catalog hide.
-        inlined_row_count: Visible rows that the catalog itself holds.
-        inlined_ended_row_count: Rows that it holds for earlier snapshots only.
-        inlined_delete_count: Deletes of rows of live files that it holds.
+        inlined_row_count: Visible inlined rows.
+        inlined_ended_row_count: Inlined rows that only earlier snapshots read.
+        inlined_delete_count: Inlined deletes of rows of live files.
     """
 
     schema: str
@@ -83,7 +88,7 @@ class TableHealth:
 
     @property
     def table(self) -> str:
-        """``schema.table``, quoted where it must be."""
+        """``schema.table``, quoted where necessary."""
         return join_name(self.schema, self.name)
 
     @property
@@ -99,25 +104,30 @@ class TableHealth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LakeHealth:
-    """A whole lake at its newest snapshot. What should be 0 in any lake comes last.
+    """A lake at its newest snapshot. The last attributes, from ``scheduled_twice``, count faults: they are 0 in a lake without faults.
 
     Attributes:
-        at: When it was measured, by the catalog's clock.
-        snapshot_id: The newest snapshot; ``newest_snapshot`` and ``oldest_snapshot`` are times of commits.
-        snapshot_count: Snapshots that were not expired.
-        small_file_size: Bytes below which a file counts as small.
+        at: Time of the measurement, by the catalog's clock.
+        snapshot_id: Id of the newest snapshot.
+        newest_snapshot: Time of the newest snapshot.
+        oldest_snapshot: Time of the oldest snapshot.
+        snapshot_count: Number of snapshots that have not expired.
+        small_file_size: Size in bytes below which a file counts as small.
         tables: Live tables by schema and name.
-        dropped_table_count: Dropped tables that the catalog still keeps for earlier snapshots.
-        scheduled_file_count: Files that are scheduled for deletion, the oldest since ``oldest_scheduled``.
-        scheduled_twice: Rows of the schedule that name a file once more.
-        orphaned_column_statistics: Statistics of files that the catalog does not know. Likewise ``orphaned_partition_values``,
-            ``orphaned_delete_files`` and (of tables) ``orphaned_table_statistics``.
-        missing_inlined_tables: Tables of inlined rows that are registered and not there.
-        dead_inlined_tables: Tables of inlined rows or deletes that nothing reads.
-        files_named_twice: Live rows of data files beyond the first for a path.
+        dropped_table_count: Number of dropped tables that earlier snapshots still contain.
+        scheduled_file_count: Number of files that are scheduled for deletion.
+        oldest_scheduled: Time at which the oldest of them was scheduled.
+        scheduled_twice: Rows of the schedule that repeat a file.
+        orphaned_column_statistics: Statistics of files that the catalog does not contain.
+        orphaned_partition_values: Partition values of such files.
+        orphaned_delete_files: Delete files of such files.
+        orphaned_table_statistics: Statistics of tables that the catalog does not contain.
+        missing_inlined_tables: Registered tables of inlined rows that do not exist.
+        dead_inlined_tables: Unused tables of inlined rows or deletes.
+        files_named_twice: Live data files beyond the first of a path.
         surplus_delete_files: Live delete files beyond the first of a data file.
         tables_named_twice: Live tables beyond the first of a name.
-        odd_partition_values: Live files whose partition values are not those of their partition keys.
+        odd_partition_values: Live files whose partition values do not match their partition keys.
     """
 
     at: datetime
@@ -143,34 +153,39 @@ class LakeHealth:
     odd_partition_values: int = 0
 
     def table(self, name: str) -> TableHealth:
-        """Return one table by ``schema.table`` as :attr:`TableHealth.table` spells it, or by its name in schema ``main``.
+        """Return one table.
+
+        Args:
+            name: ``schema.table``, as in :attr:`TableHealth.table`, or a name in schema ``main``.
 
         Raises:
-            UsageError: It is not among the tables.
+            UsageError: There is no such table.
         """
         found = next((one for one in self.tables if name in (one.table, f"{one.schema}.{one.name}")), None)
         found = found or next((one for one in self.tables if (one.schema, one.name) == ("main", name)), None)
         if found is None:
-            raise UsageError(f"there is no table {name!r} among the {len(self.tables)} tables that were measured", table=name)
+            raise UsageError(
+                f"Table {name!r} is not one of the {counted(len(self.tables), 'table')} of the result. Pass schema.table", table=name
+            )
         return found
 
     @property
     def faults(self) -> Mapping[str, int]:
-        """Counts by name of what should be 0 in any lake, and is not; ``lake.check()`` says what each of them is."""
+        """Counts of faults by name, without those that are 0. ``lake.check()`` describes each fault."""
         return {name: number for name in _FAULTS if (number := getattr(self, name))}
 
     def lines(self) -> list[str]:
-        """Return the lake and each table in words, one line each."""
+        """Return a line for the lake and for each table."""
         files = sum(one.file_count for one in self.tables)
         size = sum(one.file_size_bytes for one in self.tables)
         head = (
-            f"snapshot {self.snapshot_id}: {counted(self.snapshot_count, 'snapshot')}, "
-            f"the oldest {_span(self.at - self.oldest_snapshot)} old; "
+            f"snapshot {self.snapshot_id}: {counted(self.snapshot_count, 'snapshot')}, the oldest "
+            f"{_span(self.at - self.oldest_snapshot)} old; "
             f"{counted(len(self.tables), 'table')}, {counted(files, 'file')} ({format_bytes(size)}), "
             f"{self.scheduled_file_count:,} scheduled for deletion"
         )
         faults = [f"{number} {name.replace('_', ' ')}" for name, number in self.faults.items()]
-        return [head, *map(_line, self.tables), *([f"faults, which a check describes: {', '.join(faults)}"] if faults else [])]
+        return [head, *map(_line, self.tables), *([f"faults (details: lake.check()): {', '.join(faults)}"] if faults else [])]
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -179,7 +194,7 @@ class LakeHealth:
         return f"<LakeHealth: {self}>"
 
     def to_arrow(self) -> pa.Table:
-        """Return one row for each table, with a column for each number; ``delete_ratio`` and ``average_file_bytes`` come last."""
+        """Return one row for each table, with a column for each number, and ``delete_ratio`` and ``average_file_bytes`` at the end."""
         import pyarrow as pa
 
         names = [item.name for item in fields(TableHealth)]
@@ -192,31 +207,31 @@ class LakeHealth:
         """Return the numbers as OpenMetrics text, which Prometheus and its textfile collector read.
 
         Args:
-            labels: Labels for every sample, ``{"lake": "sales"}`` for instance.
+            labels: Labels of every sample, such as ``{"lake": "sales"}``. Default: none.
 
         Raises:
-            UsageError: A label that has no name of a label, or one that samples of tables have; a value that is no text.
+            UsageError: The name of a label is invalid or already used by samples of tables, or a value is not a string.
         """
         given: Any = {} if labels is None else labels
         if not isinstance(given, Mapping) or not all(isinstance(text, str) for pair in given.items() for text in pair):
-            raise UsageError(f"labels must be texts by name, such as {{'lake': 'sales'}}, not {shown(labels)}", parameter="labels")
+            raise UsageError(f"labels must be strings by name, such as {{'lake': 'sales'}}, not {shown(labels)}", parameter="labels")
         for name in given:
             if not _LABEL.fullmatch(name):
-                rule = "letters, digits and underscores, no digit and no two underscores first"
-                raise UsageError(f"{name!r} cannot be a label: {rule}", parameter="labels")
+                rule = "Use letters, digits and underscores, and do not begin with a digit or two underscores"
+                raise UsageError(f"{name!r} is not a valid label. {rule}", parameter="labels")
             if name in _OWN_LABELS:
-                raise UsageError(f"{name!r} cannot be a label, as samples have one of that name already", parameter="labels")
+                raise UsageError(f"The label {name!r} is already used by the samples. Choose another name", parameter="labels")
         return "".join(f"{line}\n" for line in (*self._lake_metrics(given), *self._table_metrics(given), "# EOF"))
 
     def _lake_metrics(self, labels: Mapping[str, str]) -> Iterator[str]:
         times = {name: getattr(self, name) for name in ("oldest_snapshot", "newest_snapshot", "oldest_scheduled")}
         numbers = {
-            "ducklake_snapshots": (self.snapshot_count, "Snapshots that were not expired."),
+            "ducklake_snapshots": (self.snapshot_count, "Snapshots that have not expired."),
             "ducklake_newest_snapshot_id": (self.snapshot_id, "Id of the newest snapshot."),
             "ducklake_tables": (len(self.tables), "Live tables."),
-            "ducklake_dropped_tables": (self.dropped_table_count, "Dropped tables kept for earlier snapshots."),
+            "ducklake_dropped_tables": (self.dropped_table_count, "Dropped tables of earlier snapshots."),
             "ducklake_scheduled_files": (self.scheduled_file_count, "Files scheduled for deletion."),
-            **{f"ducklake_{name}": (getattr(self, name), f"{name.replace('_', ' ').capitalize()}; 0 in a sound lake.") for name in _FAULTS},
+            **{f"ducklake_{name}": (getattr(self, name), f"{name.replace('_', ' ').capitalize()}; 0 without faults.") for name in _FAULTS},
             **{
                 f"ducklake_{name}_timestamp_seconds": (time.timestamp(), f"Time of the {name.replace('_', ' ')}.")
                 for name, time in times.items()
@@ -228,7 +243,7 @@ class LakeHealth:
 
     def _table_metrics(self, labels: Mapping[str, str]) -> Iterator[str]:
         names = Counter((one.schema, one.name) for one in self.tables)
-        # Prometheus rejects a text with two samples of the same labels, and with it the samples that report the fault.
+        # Prometheus rejects a text with two samples of the same labels, including the samples that report the fault.
         numbers = [{"table_id": str(one.table_id)} if names[one.schema, one.name] > 1 else {} for one in self.tables]
         own = [(one, {**labels, "schema": one.schema, "table": one.name, **more}) for one, more in zip(self.tables, numbers, strict=True)]
         for attribute, text in _TABLE_METRICS.items():
@@ -237,16 +252,16 @@ class LakeHealth:
             yield from _family(name, text, [(mine, getattr(one, attribute)) for one, mine in own])
         ends = (*map(str, FILE_SIZE_BANDS), "+Inf")
         bands = [({**mine, "below": end}, number) for one, mine in own for end, number in zip(ends, one.files_by_size, strict=True)]
-        yield from _family("ducklake_table_files_by_size", "Live data files below so many bytes and in no lower band.", bands)
+        yield from _family("ducklake_table_files_by_size", "Live data files by size, each in the lowest band that it fits.", bands)
 
 
 _FAULTS = tuple(item.name for item in fields(LakeHealth))[-10:]
 
 
 def measure_health(database: Database, *, small_file_size: int = SMALL_FILE_BYTES) -> LakeHealth:
-    """Measure a lake. See ``DuckLake.health``."""
+    """Measure a lake; see ``DuckLake.health`` for the parameters."""
     if small_file_size < 1:
-        raise UsageError(f"small_file_size must be at least 1 byte, not {small_file_size}", parameter="small_file_size")
+        raise UsageError(f"small_file_size is {small_file_size}, but must be at least 1 byte", parameter="small_file_size")
     with database.read() as connection:
         found = read_gauges(connection, database.tables, small_file_size)
         now = database.now(connection)
@@ -256,9 +271,9 @@ def measure_health(database: Database, *, small_file_size: int = SMALL_FILE_BYTE
             still = registered_names(connection, database.tables)
         missing = tuple(name for name in missing if name in still)
     if found is None:
-        raise CatalogCorruptError("the catalog holds no snapshot")
+        raise CatalogCorruptError("The catalog contains no snapshot. Restore it from a backup")
     if found.oldest_snapshot is None or found.newest_snapshot is None:
-        raise CatalogCorruptError("a snapshot of the catalog has no time", snapshot_id=found.snapshot_id)
+        raise CatalogCorruptError("A snapshot of the catalog has no time. Restore the catalog from a backup", snapshot_id=found.snapshot_id)
     counts = dict(found.lake)
     return LakeHealth(
         at=now,
@@ -280,7 +295,7 @@ def _table(found: LakeGauges, table_id: int) -> TableHealth:
     schema, name = found.tables[table_id]
     files, deletes = found.files.get(table_id), found.delete_files.get(table_id)
     inlined_deletes = found.inlined.get((table_id, "deletes"), 0)
-    # Sums of BIGINT are numeric on PostgreSQL, and NULL where every term is.
+    # Sums of BIGINT are numeric on PostgreSQL, and NULL if every term is NULL.
     sums = {} if files is None else {key: int(value or 0) for key, value in files._mapping.items() if key != "table_id"}  # noqa: SLF001
     sums |= {} if deletes is None else {key: int(value or 0) for key, value in deletes._mapping.items() if key != "table_id"}  # noqa: SLF001
     bands = tuple(sums.pop(f"band_{place}", 0) for place in range(len(FILE_SIZE_BANDS) + 1))
@@ -305,12 +320,12 @@ def _fitting(number: object) -> object:
 def _line(one: TableHealth) -> str:
     parts = [
         f"{counted(one.file_count, 'file')} ({format_bytes(one.file_size_bytes)}, {one.small_file_count:,} small)",
-        f"{counted(one.record_count, 'row')} in them",
+        f"{counted(one.record_count, 'row')} in files",
     ]
     if one.deleted_row_count:
         parts.append(f"{one.deleted_row_count:,} deleted ({one.delete_ratio:.1%}, {counted(one.delete_file_count, 'delete file')})")
     if one.inlined_row_count or one.inlined_ended_row_count:
-        parts.append(f"{counted(one.inlined_row_count, 'row')} inlined ({one.inlined_ended_row_count:,} more for earlier snapshots)")
+        parts.append(f"{counted(one.inlined_row_count, 'inlined row')} ({one.inlined_ended_row_count:,} more for earlier snapshots)")
     if one.ended_file_count:
         parts.append(f"{counted(one.ended_file_count, 'file')} ({format_bytes(one.ended_file_bytes)}) for earlier snapshots only")
     return f"{one.table}: {', '.join(parts)}"
@@ -327,7 +342,7 @@ def _span(age: timedelta) -> str:
 
 
 def _family(name: str, text: str, samples: Sequence[tuple[Mapping[str, str], float]]) -> Iterator[str]:
-    """Yield a metric with its samples; one without samples is left out."""
+    """Yield a metric with its samples, if it has any."""
     if samples:
         yield f"# TYPE {name} gauge"
         yield f"# HELP {name} {text}"
@@ -349,7 +364,7 @@ def _decimal(number: float) -> str:
 
 
 def format_bytes(size: int) -> str:
-    """Return bytes for people.
+    """Return a size in a readable unit.
 
     >>> format_bytes(999), format_bytes(1536), format_bytes(3 * 1024**3)
     ('999 B', '1.5 KiB', '3.0 GiB')

@@ -1,4 +1,4 @@
-"""Options of a lake, of a schema and of a table: stored, and taken away again. They have no history and make no snapshot."""
+"""Set and remove options of a lake, a schema or a table. Options have no history and create no snapshot."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _Scope: TypeAlias = tuple[Literal["schema", "table"] | None, int | None]
 
 
 def set_option(database: Database, info: LakeInfo, name: str, value: object, *, table: str | None, schema: str | None) -> None:
-    """Store an option; see ``DuckLake.set_option``."""
+    """Set an option; see ``DuckLake.set_option`` for the parameters."""
     key, text = normalize_option(name, value)
     check_option_scope(key, is_lake=table is None and schema is None)
 
@@ -29,7 +29,7 @@ def set_option(database: Database, info: LakeInfo, name: str, value: object, *, 
 
 
 def unset_option(database: Database, info: LakeInfo, name: str, *, table: str | None, schema: str | None) -> bool:
-    """Take an option away again; see ``DuckLake.unset_option``."""
+    """Remove an option; see ``DuckLake.unset_option`` for the parameters."""
     key = option_name(name)
     found: list[bool] = []
 
@@ -46,11 +46,11 @@ def _scope(reader: CatalogReader, table: str | None, schema: str | None) -> _Sco
     """Return the scope of an option.
 
     Raises:
-        UsageError: A table and a schema.
-        NotFoundError: It does not exist.
+        UsageError: Both a table and a schema are given.
+        NotFoundError: The table or schema does not exist.
     """
     if table is not None and schema is not None:
-        raise UsageError("an option belongs to a table or to a schema, not to both")
+        raise UsageError("table and schema cannot be combined. Pass the table as schema.table, or remove one of them")
     if table is not None:
         return "table", reader.table(*split_name(table), reader.latest_snapshot().id).id
     if schema is not None:

@@ -65,9 +65,9 @@ from ducklake_core.storage.unfinished import sweep
 
 _OPERATION = "merge_adjacent_files"
 TOGETHER_BYTES = 64 << 20
-"""Bytes of files of several tables that are merged in one commit."""
+"""Maximum bytes of files of several tables that are merged in one commit."""
 _TOGETHER_TABLES = 256
-"""Tables that one commit merges at most: each takes about a hundredth of a second, however small it is."""
+"""Maximum number of tables of one commit. Each takes about 10 ms, regardless of its size."""
 
 RowKey: TypeAlias = tuple[int, bool, int, int]
 _Kind: TypeAlias = tuple[int | None, int | None, tuple[tuple[int, str | None], ...]]
@@ -75,20 +75,21 @@ _Kind: TypeAlias = tuple[int | None, int | None, tuple[tuple[int, str | None], .
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableMerge:
-    """The plan or the outcome of merging for one table.
+    """The plan or outcome of merging for one table.
 
     Attributes:
         table: ``schema.table``.
-        groups: What is merged, in words, one text per file to make.
-        files_merged: Files that were, or would be, replaced.
-        files_created: Files that replace them.
-        bytes_read: Their bytes before, and ``bytes_written`` after (0 in a dry run).
-        snapshot: The newest of ``snapshots``, None in a dry run and where nothing was done.
-        snapshots: What the merge became: one snapshot, or one for each group that was committed by itself.
-        skipped: Why the table is left alone altogether, None when it is not.
-        left: How many files are left alone, by reason.
-        failures: What went wrong; the rows are as they were.
-        steps: All of this as steps, one for each file to make, and one for each reason why files are left alone.
+        groups: Description of each group of merged files.
+        files_merged: Number of replaced files.
+        files_created: Number of new files.
+        bytes_read: Bytes of the replaced files.
+        bytes_written: Bytes of the new files (0 in a dry run).
+        snapshot: The newest of ``snapshots``, None in a dry run and if nothing was done.
+        snapshots: Snapshots of the merge: one, or one for each group that was committed separately.
+        skipped: Reason for skipping the whole table, None if it is not skipped.
+        left: Number of skipped files, by reason.
+        failures: Errors. After an error the rows are unchanged.
+        steps: All of this as steps: one for each new file, and one for each reason for skipping files.
     """
 
     table: str
@@ -107,7 +108,7 @@ class TableMerge:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class MergeResult(MaintenanceResult):
-    """The plan or the outcome of merging small files, table by table.
+    """The plan or outcome of merging small files, table by table.
 
     Attributes:
         dry_run: Whether this is only the plan.
@@ -121,12 +122,12 @@ class MergeResult(MaintenanceResult):
 
     @property
     def files_merged(self) -> int:
-        """Files replaced, over all tables."""
+        """Number of replaced files, over all tables."""
         return sum(table.files_merged for table in self.tables)
 
     @property
     def files_created(self) -> int:
-        """Files made, over all tables."""
+        """Number of new files, over all tables."""
         return sum(table.files_created for table in self.tables)
 
     @property
@@ -135,18 +136,18 @@ class MergeResult(MaintenanceResult):
         return tuple(f"{table.table}: {failure}" for table in self.tables for failure in table.failures)
 
     def lines(self) -> list[str]:
-        """Return the plan in words: one line per file to make, per reason and per failure, then the sum."""
+        """Return a line for each new file, each reason for skipping and each failure, and a summary."""
         return self._lines(None)
 
     def _lines(self, most: int | None) -> list[str]:
-        # More tables than that are listed by what becomes of them, failures last.
+        # Many tables are listed by outcome, failures last.
         would = "would merge" if self.dry_run else "merged"
         kinds: tuple[tuple[str, Sequence[TableMerge]], ...] = (("", self.tables),)
         if most is not None and len(self.tables) > most:
             failed = [table for table in self.tables if table.failures]
             busy = [table for table in self.tables if table.groups and not table.failures]
             idle = [table for table in self.tables if not table.groups and not table.failures]
-            kinds = (("of which files are merged", busy), ("that are left alone", idle), ("that FAILED", failed))
+            kinds = (("with merged files", busy), ("that are skipped", idle), ("that FAILED", failed))
         lines: list[str] = []
         for kind, tables in kinds:
             first, middle, last = ends(tables, most)
@@ -155,12 +156,14 @@ class MergeResult(MaintenanceResult):
             lines += [line for table in last for line in _lines_of(table, would, most)]
         sizes = format_bytes(sum(table.bytes_read for table in self.tables))
         lines += [f"{pattern}: no table matches it" for pattern in self.unmatched]
-        merged = f"{counted(self.files_merged, 'file')} ({sizes}) into {self.files_created:,}"
-        return [*lines, f"{would} {merged}, failures: {len(self.failures):,}"]
+        return [
+            *lines,
+            f"{would} {counted(self.files_merged, 'file')} ({sizes}) into {self.files_created:,}, failures: {len(self.failures):,}",
+        ]
 
     @property
     def steps(self) -> tuple[MaintenanceStep, ...]:
-        """One step for each file to make, and one for what is left alone."""
+        """One step for each new file, and one for each reason for skipping files."""
         return (*(step for table in self.tables for step in table.steps), *unmatched_steps(_OPERATION, self.unmatched))
 
 
@@ -175,8 +178,8 @@ def _lines_of(table: TableMerge, would: str, most: int | None) -> list[str]:
         most,
         lambda rest: f"{_more(rest, 'group')} of {table.table}",
     )
-    lines += [f"{table.table}: {counted(count, 'file')} left alone, {reason}" for reason, count in table.left]
-    lines += [f"{table.table}: left alone, {table.skipped}"] if table.skipped is not None else []
+    lines += [f"{table.table}: skipped {counted(count, 'file')} ({reason})" for reason, count in table.left]
+    lines += [f"{table.table}: skipped ({table.skipped})"] if table.skipped is not None else []
     failed = listed(table.failures, lambda text: f"{table.table}: FAILED, {text}", most, lambda rest: _more(rest, "failure"))
     return [*lines, *failed]
 
@@ -190,11 +193,11 @@ def merge_adjacent_files(
     limits: MergeLimits | None = None,
     execution: Execution | None = None,
 ) -> MergeResult:
-    """Plan, and unless it is a dry run carry out, the merge. See ``DuckLake.merge_adjacent_files`` for the arguments."""
+    """Plan the merge, and run it unless it is a dry run; see ``DuckLake.merge_adjacent_files`` for the parameters."""
     bounds = limits or MergeLimits()
     found = plan_tables(database, info, request, lambda reader, state, base: plan_table(reader, state, base, bounds))
     if bounds.cluster_by and len(found.plans) == 1 and isinstance(found.plans[0], FailedTable):
-        # It is the one table that was requested, and its columns may be what is wrong.
+        # The error concerns the only requested table, and may be about its columns.
         raise found.plans[0].error
     plans = [plan if isinstance(plan, FailedTable) else within_budget(plan, request.meter) for plan in found.plans]
     groups = [group for plan in plans if isinstance(plan, TableMergePlan) for group in plan.groups]
@@ -209,7 +212,7 @@ def merge_adjacent_files(
 
 
 def _shared(database: Database, info: LakeInfo, groups: Sequence[MergeGroup], after: int | None = None) -> frozenset[int]:
-    """Return ids of the files that other rows, of snapshots after one, name too: they were added twice, or to another table."""
+    """Return ids of the files that other catalog rows, of snapshots after one, contain, too: they were added twice."""
     files = {file.id: file.path for group in groups for file in group.files}
     with database.read() as connection:
         named = named_elsewhere(connection, database.tables, info, {"data_file": files}, after=after)
@@ -217,7 +220,7 @@ def _shared(database: Database, info: LakeInfo, groups: Sequence[MergeGroup], af
 
 
 def _batches(plans: Sequence[TableMergePlan], execution: Execution) -> Iterator[list[TableMergePlan]]:
-    """Yield plans of tables that are committed together: small ones, so that little is done again when something ends the process."""
+    """Yield plans of tables to commit together. Batches are small, so that little is lost if the process is killed."""
     batch: list[TableMergePlan] = []
     for plan in plans:
         size = sum(one.bytes for one in batch) + plan.bytes
@@ -296,7 +299,7 @@ def _merged(plan: TableMergePlan, carried: CarriedOut[WrittenFile]) -> TableMerg
 
 @dataclass(frozen=True, slots=True)
 class _Merger:
-    """Carries out plans; ``shared`` are ids of files that other rows named too when it began."""
+    """Runs plans. ``shared`` contains ids of files that other catalog rows contained, too, at the start."""
 
     database: Database
     info: LakeInfo
@@ -373,7 +376,9 @@ class _Merger:
             for place, of_table in groupby(done, key=lambda one: one[0])
         ]
         sources = sum(len(group.files) for _, group, _ in done)
-        message = f"{_OPERATION}: {sources} files of {len(changes)} tables into {len(done)}" if len(changes) > 1 else None
+        message = (
+            f"{_OPERATION}: {counted(sources, 'file')} of {counted(len(changes), 'table')} into {len(done):,}" if len(changes) > 1 else None
+        )
         return commit_together(self.database, self.info, self.storage, changes, message=message)
 
     def _change(self, plan: TableMergePlan, done: Sequence[tuple[MergeGroup, WrittenFile]], shared: frozenset[int]) -> Change:
@@ -384,7 +389,7 @@ class _Merger:
             table=table,
             base=plan.base,
             action=MergeFiles(table_id=table.id, schema=table.schema, merges=merges),
-            message=f"{_OPERATION}: {sources} files of {name_of(table)} into {len(done)}",
+            message=f"{_OPERATION}: {counted(sources, 'file')} of {name_of(table)} into {len(done):,}",
             commit=self.request.commit,
             files=tuple((table.path + file.path, file.file_size_bytes) for _, file in done),
         )
@@ -397,20 +402,20 @@ class _Merger:
             begin_snapshot=group.begin_snapshot,
             partial_max=group.partial_max,
             partition_id=group.partition_id,
-            # A file that other rows of the catalog name ends here, but must not be scheduled for deletion.
+            # A file that other catalog rows contain ends here, but must not be scheduled for deletion.
             shared=shared.intersection(file.id for file in group.files),
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeLimits:
-    """Bounds of a merge.
+    """Limits of a merge.
 
     Attributes:
-        max_compacted_files: Maximum number of files to make, per table; None for no limit.
-        min_file_size: Bytes; smaller files are left alone.
-        max_file_size: Bytes; files of this size and larger are left alone, as are those of ``target_file_size`` and larger.
-        cluster_by: Names of columns that rows of the new files are arranged by.
+        max_compacted_files: Maximum number of new files per table; None for no limit.
+        min_file_size: Bytes; smaller files are skipped.
+        max_file_size: Bytes; files of at least this size, or of ``target_file_size``, are skipped.
+        cluster_by: Names of columns by which rows of the new files are ordered.
     """
 
     max_compacted_files: int | None = None
@@ -423,22 +428,22 @@ class MergeLimits:
         for name in ("min_file_size", "max_file_size"):
             optional(partial(whole_number, least=0), name, getattr(self, name))
         if self.min_file_size is not None and self.max_file_size is not None and self.min_file_size >= self.max_file_size:
-            raise UsageError(f"min_file_size ({self.min_file_size}) must be less than max_file_size ({self.max_file_size})")
+            raise UsageError(f"min_file_size is {self.min_file_size:,}, but must be less than max_file_size ({self.max_file_size:,})")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeGroup:
-    """Files that become one.
+    """Files to merge into one.
 
     Attributes:
         files: Sources, in the order of their rows in the output.
-        schema: The columns that all of them were written with.
+        schema: Columns with which all of them were written.
         partition_id: Partition spec of the sources, None for none.
-        partition_values: Text of each key's value in key order, the same for all sources.
-        consecutive: Whether the catalog's row ids run on from file to file, so that they need not be stored with each row
-            (unless a source stores them).
-        cluster_by: Columns, by their names in the schema, that the rows are arranged by.
-        gain: What that is for, None where nothing is known of it.
+        partition_values: Value of each key as a string, in key order; the same for all sources.
+        consecutive: Whether the row ids of the files are consecutive, so that they need not be stored with each row (unless a source
+            stores them).
+        cluster_by: Names of columns by which the rows are ordered.
+        gain: Gain of clustering, None if unknown.
     """
 
     files: tuple[DataFile, ...]
@@ -482,9 +487,9 @@ class TableMergePlan:
     Attributes:
         table: The table at the snapshot of the plan.
         base: That snapshot.
-        groups: Files to merge; empty when there is nothing to do.
-        skipped: Why the whole table is left alone, None when it is not.
-        left: How many live files are left alone, by reason.
+        groups: Files to merge; empty if there is nothing to do.
+        skipped: Reason for skipping the whole table, None if it is not skipped.
+        left: Number of skipped live files, by reason.
     """
 
     table: TableState
@@ -499,7 +504,7 @@ class TableMergePlan:
         return sum(group.bytes for group in self.groups)
 
     def without_time_for(self, late: Collection[int]) -> TableMergePlan:
-        """Return the plan without the groups, by number, that were not begun when time was up."""
+        """Return the plan without the groups, by number, that were not started in time."""
         if not late:
             return self
         beyond = {OUT_OF_TIME: sum(len(self.groups[number].files) for number in late)}
@@ -525,14 +530,13 @@ def within_budget(plan: TableMergePlan, meter: BudgetMeter) -> TableMergePlan:
 
 
 def plan_table(reader: CatalogReader, table: TableState, base: Snapshot, limits: MergeLimits) -> TableMergePlan:
-    """Plan the merge of one table from the catalog alone; no file is opened.
+    """Plan the merge of one table from the catalog. Opens no file.
 
-    Files that have, or ever had, a delete are left alone, as in DuckDB, because a merge forgets the history of
-    its sources.
+    Files that have, or ever had, deletes are skipped, as in DuckDB, because a merge discards the history of its sources.
 
     Raises:
         NotFoundError: A column to cluster by does not exist.
-        UnsupportedFeatureError: One of them has a type that files have no bounds for.
+        UnsupportedFeatureError: The type of such a column has no bounds.
     """
     options = Options.from_mapping(table.options)
     columns = clustered_columns(table, limits.cluster_by)
@@ -565,7 +569,7 @@ def plan_table(reader: CatalogReader, table: TableState, base: Snapshot, limits:
 
 
 def _clustered(group: MergeGroup, columns: Sequence[Field], bounds: Mapping[int, Statistics], options: Options) -> MergeGroup:
-    """Return the group with its rows arranged by columns, as far as the files have them."""
+    """Return the group with its rows ordered by columns that the files have."""
     then = {column.id: column.name for column in group.schema}
     chosen = [column for column in columns if column.id in then]
     if not chosen:
@@ -577,28 +581,28 @@ def _clustered(group: MergeGroup, columns: Sequence[Field], bounds: Mapping[int,
 
 def _obstacle(table: TableState, options: Options, *, clusters: bool) -> str | None:
     if not options.auto_compact:
-        return "its option auto_compact is false"
+        return "option auto_compact is false"
     if table.sort_keys and not clusters and not can_follow_order(table):
-        return f"it is sorted by {', '.join(key.expression for key in table.sort_keys)}, which only DuckDB's SQL can evaluate"
+        return f"only DuckDB can evaluate its sort order {', '.join(key.expression for key in table.sort_keys)}"
     return None
 
 
 def _left_alone(file: DataFile, ever_deleted: bool, target: int, limits: MergeLimits) -> str | None:
     if file.file_size_bytes >= target:
-        return "of the target size already"
+        return "already of the target size"
     if limits.max_file_size is not None and file.file_size_bytes >= limits.max_file_size:
         return "not smaller than max_file_size"
     if limits.min_file_size is not None and file.file_size_bytes < limits.min_file_size:
         return "smaller than min_file_size"
     if ever_deleted or file.delete_files or file.inlined_deletes:
-        return "rows were deleted from it"
+        return "it has deleted rows"
     if file.mapping_id is not None:
-        return "its columns are found by name"
+        return "it has no field ids"
     return None
 
 
 class Reach:
-    """Checks that the lake may read files of a table and write next to them; the table's own directory is checked once.
+    """Checks that the lake may read files of a table and write next to them. The table's directory is checked once.
 
     Args:
         info: The lake's settings.
@@ -611,7 +615,7 @@ class Reach:
         self._directory = self._reason(lambda: check_directory(info, table))
 
     def obstacle(self, file: DataFile) -> str | None:
-        """Return the reason why a file must not be read, or another written in its place, None when it may."""
+        """Return the reason why a file must not be read or replaced, None if it may."""
         return self._directory or self._reason(lambda: check_location_of(file, self._info, self._table))
 
     @staticmethod
@@ -619,12 +623,12 @@ class Reach:
         try:
             check()
         except UnsupportedFeatureError:
-            return "outside of the data path, in a place that allowed_paths does not name"
+            return "outside the data path and not below allowed_paths"
         return None
 
 
 class _Grouping:
-    """Brings together what may share a file, and reads the columns of each schema version once."""
+    """Groups files that may be merged, and reads the columns of each schema version once."""
 
     def __init__(self, reader: CatalogReader, table: TableState, versions: SchemaVersions) -> None:
         self._reader = reader
@@ -649,7 +653,7 @@ class _Grouping:
         )
 
     def _schema(self, file: DataFile) -> Schema:
-        # Later columns are not back-filled: readers of earlier snapshots must find what they expect.
+        # Later columns are not added: readers of earlier snapshots expect the earlier columns.
         version = self._versions.at(file.begin_snapshot)
         if version == self._versions.at(self._table.snapshot_id):
             return self._table.schema
@@ -659,7 +663,7 @@ class _Grouping:
 
 
 def _runs(files: Sequence[DataFile], target: int) -> Iterator[list[DataFile]]:
-    """Yield files in order, cut whenever the target size is reached."""
+    """Yield files in order, in groups of the target size."""
     run: list[DataFile] = []
     size = 0
     for file in files:
@@ -673,7 +677,7 @@ def _runs(files: Sequence[DataFile], target: int) -> Iterator[list[DataFile]]:
 
 
 def _consecutive(files: Sequence[DataFile]) -> bool:
-    # Row ids that follow each other are counted from row_id_start on, so the merged file need not store them.
+    # Consecutive row ids are counted from row_id_start, so the merged file need not store them.
     following: int | None = files[0].row_id_start
     for file in files:
         if following is None or file.row_id_start != following:
@@ -683,21 +687,21 @@ def _consecutive(files: Sequence[DataFile]) -> bool:
 
 
 def row_order(file: DataFile) -> RowKey:
-    """Return the key by which DuckDB's compaction sorts files: by the snapshot that added them, then by row id."""
+    """Return the sort key of DuckDB's compaction: the snapshot that added the file, then its row id."""
     return (file.begin_snapshot, file.row_id_start is None, file.row_id_start or 0, file.id)
 
 
 def file_kind(file: DataFile, versions: SchemaVersions) -> _Kind:
-    """Return the properties that files must share to be adjacent: schema version, partition spec and partition values."""
+    """Return the properties that adjacent files share: schema version, partition spec and partition values."""
     return (versions.at(file.begin_snapshot), file.partition_id, tuple(sorted(file.partition_values)))
 
 
 class Neighbours:
-    """The files of a table in the order of their rows, kind by kind; each joins once.
+    """The files of a table, by kind, in the order of their rows. Each joins one group only.
 
     Args:
         files: All live files.
-        joinable: Ids of those that may join others.
+        joinable: Ids of those that may join a group.
         versions: Schema versions of the table.
     """
 
@@ -711,12 +715,12 @@ class Neighbours:
             self._positions[file.id] = (kind, len(row))
             row.append(file)
 
-    def join(self, files: Sequence[DataFile], room: float) -> list[DataFile]:
-        """Return the files that lie directly before or after some files, or after one that joins, up to ``room`` bytes.
+    def join(self, files: Sequence[DataFile], remaining: float) -> list[DataFile]:
+        """Return the files directly before or after some files, or next to a file that joins, up to ``remaining`` bytes.
 
         Args:
             files: Files that are rewritten.
-            room: Bytes that may join them.
+            remaining: Maximum bytes of the files that join them.
         """
         found: list[DataFile] = []
         known = {file.id for file in files}
@@ -729,9 +733,9 @@ class Neighbours:
                     at += step
                     if other.id in known:
                         continue
-                    if other.id not in self._joinable or other.file_size_bytes > room:
+                    if other.id not in self._joinable or other.file_size_bytes > remaining:
                         break
-                    room -= other.file_size_bytes
+                    remaining -= other.file_size_bytes
                     self._joinable.remove(other.id)
                     known.add(other.id)
                     found.append(other)

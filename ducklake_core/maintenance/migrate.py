@@ -1,4 +1,4 @@
-"""Bring a lake to a later catalog version: plan, then one catalog transaction. No data file is written."""
+"""Migrate a lake to a later catalog version, in one catalog transaction. No data file is written."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _PLANS = RetryPolicy(max_attempts=5)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigrationResult:
-    """The plan or the outcome of a migration. Printing it gives its steps.
+    """The plan or outcome of a migration. Printing it shows the steps.
 
     Attributes:
         dry_run: Whether this is only the plan.
-        former: The version that the catalog had.
-        version: The version that it gets.
-        steps: What is done, in order; empty when the catalog had the version already.
-        checked: Files that hold rows of several snapshots, which were looked into: they must say which row is of which.
-        forgotten: Paths of those that do not, so that earlier snapshots see all of their rows afterwards.
-        done_before: Whether another process did it first.
+        former: Version before the migration.
+        version: Version after the migration.
+        steps: Descriptions of the steps, in order; empty if the catalog already has the version.
+        checked: Number of files with rows of several snapshots, which were opened to check that they store the snapshot of each row.
+        forgotten: Paths of those that do not, so that earlier snapshots show all of their rows afterwards.
+        done_before: Whether another process has already migrated the lake.
     """
 
     dry_run: bool
@@ -48,21 +48,21 @@ class MigrationResult:
     done_before: bool = False
 
     def lines(self) -> list[str]:
-        """Return the steps in words, then the sum."""
+        """Return a line for each step, and a summary."""
         return self._lines(None)
 
     def brief_lines(self) -> list[str]:
-        """Return the lines of :meth:`lines`, but of many files whose rows lose their history only the first and last few."""
+        """Return the lines of :meth:`lines`, but only the first and last few of many files whose rows lose their history."""
         return self._lines(MAX_LINES)
 
     def _lines(self, most: int | None) -> list[str]:
         if self.done_before:
-            return [f"the catalog was brought from version {self.former} to {self.version} meanwhile"]
+            return [f"another process has migrated the catalog from version {self.former} to {self.version} meanwhile"]
         if not self.steps:
-            return [f"the catalog has version {self.version} already"]
+            return [f"the catalog already has version {self.version}"]
         would = "would migrate" if self.dry_run else "migrated"
         lines = [f"  {step}" for step in self.steps]
-        lines += listed(self.forgotten, lambda path: f"  forget which rows of {path} are of which snapshot", most, more_files)
+        lines += listed(self.forgotten, lambda path: f"  lose the snapshots of the rows of {path}", most, more_files)
         return [*lines, f"{would} from version {self.former} to {self.version} in {counted(len(self.steps), 'step')}"]
 
     def __str__(self) -> str:
@@ -74,13 +74,15 @@ class MigrationResult:
 def migrate(
     database: Database, info: LakeInfo, storage: Storage, *, target: FormatVersion, allow_history_loss: bool, dry_run: bool
 ) -> MigrationResult:
-    """Plan, and unless ``dry_run`` carry out, the migration. See ``DuckLake.migrate`` for the arguments."""
+    """Plan the migration, and run it unless ``dry_run`` is set; see ``DuckLake.migrate`` for the parameters."""
     former = database.version
     if former.name == target.name:
         return MigrationResult(dry_run=dry_run, former=former.name, version=target.name)
     if former.number > target.number:
         raise UnsupportedFeatureError(
-            f"the lake {database.address} has version {former}: there is no way back to {target}", found=former.name, wanted=target.name
+            f"Lake {database.address} has version {former} and cannot be migrated back to {target}. Choose a later version",
+            found=former.name,
+            wanted=target.name,
         )
     result = MigrationResult(dry_run=dry_run, former=former.name, version=target.name)
     storing: dict[int, bool] = {}
@@ -91,8 +93,8 @@ def migrate(
                 return replace(result, done_before=True)
             files = counted_files(connection, database.tables, info)
         if not info.encrypted:
-            # Every release that merges files stores the snapshot with each row. Where that cannot be seen it is believed: a reader
-            # of such a file rejects it when it finds no snapshots.
+            # Every release that merges files stores the snapshot with each row. This is assumed if it cannot be checked: a reader rejects
+            # a file without snapshots.
             storing |= _find_stored_snapshots([file for file in files if file.id not in storing], storage)
         silent = [file for file in files if not storing.get(file.id, True)]
         lost = tuple(printable(file.path) for file in silent if file.has_visible_history)
@@ -112,7 +114,7 @@ def migrate(
             return replace(result, steps=_words(outcome))
         if not plans.again():
             raise CommitRetriesExhaustedError(
-                f"writers of version {former} kept adding files to {database.address} while it was to be migrated; stop them, and try again"
+                f"Lake {database.address} was not migrated, because writers of version {former} kept adding files. Stop them, and try again"
             )
 
 
@@ -121,7 +123,7 @@ def _words(steps: Iterable[Step]) -> tuple[str, ...]:
 
 
 def _find_stored_snapshots(files: Sequence[CountedFile], storage: Storage) -> dict[int, bool]:
-    """Return whether each file stores the snapshot with each row, by id; a file that cannot be read does not."""
+    """Return whether each file stores the snapshot with each row, by file id. A file that cannot be read counts as not storing it."""
 
     def stores_snapshots(file: CountedFile) -> bool:
         try:
@@ -136,9 +138,10 @@ def _find_stored_snapshots(files: Sequence[CountedFile], storage: Storage) -> di
 
 def _history_would_be_lost(database: Database, target: FormatVersion, lost: Sequence[str]) -> UnsupportedFeatureError:
     return UnsupportedFeatureError(
-        f"migrating {database.address} would show all rows of {len(lost)} merged files at every snapshot, because these files are "
-        f"missing or do not store the snapshot with each row, which version {target} needs: {', '.join(lost[:3])}"
-        f"{' ...' if len(lost) > 3 else ''}; expire the snapshots before the merge first, or allow it (allow_history_loss)",
+        f"Lake {database.address} was not migrated: all rows of {counted(len(lost), 'merged file')} would become visible "
+        "at every snapshot, "
+        f"because they are missing or do not store the snapshot with each row, which version {target} needs: {', '.join(lost[:3])}"
+        f"{' ...' if len(lost) > 3 else ''}. Expire the snapshots before the merge first, or pass allow_history_loss=True",
         parameter="allow_history_loss",
         paths=tuple(lost),
     )

@@ -1,7 +1,7 @@
-"""Delete files that no catalog row names: what writers left behind that were killed (specification: Cleanup Of Files).
+"""Delete files that the catalog does not contain, such as files of killed writers (specification: Cleanup Of Files).
 
-Storage is listed before the catalog is read. Files are deleted in batches, each in a transaction that keeps commits out and reads the
-catalog again: a file that a commit brings into the lake before is kept, and none can do so until the batch is deleted.
+The store is listed before the catalog is read. Files are deleted in batches, each in a transaction that blocks commits and reads the
+catalog again: a file that was committed meanwhile is kept, and no commit can add one until the batch is deleted.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrphanedFile:
-    """A file that the catalog does not name: bytes, and when it was last changed (UTC)."""
+    """A file that the catalog does not contain, with its size in bytes and the time of its last change (UTC)."""
 
     path: str
     size: int
@@ -59,18 +59,17 @@ class OrphanedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class OrphansResult(MaintenanceResult):
-    """The plan or the outcome of the sweep.
+    """The plan or outcome of a sweep of orphaned files.
 
     Attributes:
         dry_run: Whether this is only the plan.
-        files: Orphaned files to delete, or deleted.
-        failed: Those that could not be deleted.
-        kept: Files that stay because their age is unknown, because a running write is still to commit them, or because the catalog has
-            come to name them.
-        too_young: Orphaned files that are not old enough; they may belong to a write that is still running.
-        uploads: Unfinished uploads to S3 that are aborted, or were.
-        uploads_unknown: Why it is unknown whether there are any: the store does not list them, or not for this user.
-        left: How many files and uploads are left to the next call, by reason.
+        files: Orphaned files to delete, or deleted files.
+        failed: Files that could not be deleted.
+        kept: Files that are kept because their age is unknown, a running write may commit them, or they were committed meanwhile.
+        too_young: Number of orphaned files that are too young; they may belong to a running write.
+        uploads: Unfinished uploads to S3 to abort, or aborted uploads.
+        uploads_unknown: Reason why unfinished uploads are unknown, for example because the user may not list them; None if they are known.
+        left: Number of files and uploads left to the next call, by reason.
     """
 
     dry_run: bool
@@ -84,7 +83,7 @@ class OrphansResult(MaintenanceResult):
 
     @property
     def bytes(self) -> int:
-        """Sum of the sizes of ``files``."""
+        """Total size of ``files``."""
         return sum(file.size for file in self.files)
 
     def lines(self) -> list[str]:
@@ -109,22 +108,20 @@ class OrphansResult(MaintenanceResult):
         )
         lines += listed(self.failed, lambda file: f"FAILED {file.path}: {file.reason}", most, more_files)
         if self.uploads_unknown:
-            lines.append(f"unfinished uploads were not listed: {self.uploads_unknown}")
-        counts = f"{len(self.kept)} kept, {len(self.failed)} failed, {self.too_young} not old enough{left_text(self.left)}"
+            lines.append(f"unfinished uploads could not be listed: {self.uploads_unknown}")
+        counts = f"{len(self.kept)} kept, {len(self.failed)} failed, {self.too_young:,} too young{left_text(self.left)}"
         return [*lines, f"{would} {counted(len(self.files), 'orphaned file')} ({format_bytes(self.bytes)}), {counts}"]
 
     @property
     def steps(self) -> tuple[MaintenanceStep, ...]:
-        """One step for each file and upload, and one for all files that are not old enough."""
+        """One step for each file and upload, and one for all files that are too young."""
         done: StepOutcome = "planned" if self.dry_run else "done"
-        unnamed = "the catalog does not name it, last changed {:%Y-%m-%d %H:%M:%S} UTC"
+        unnamed = "not in the catalog, last changed {:%Y-%m-%d %H:%M:%S} UTC"
         steps = [_step(file.path, unnamed.format(file.modified), done, size=file.size) for file in self.files]
-        steps += [
-            _step(one.path, f"an upload that nobody finished since {one.started:%Y-%m-%d %H:%M:%S} UTC", done) for one in self.uploads
-        ]
+        steps += [_step(one.path, f"unfinished upload, started {one.started:%Y-%m-%d %H:%M:%S} UTC", done) for one in self.uploads]
         steps += [_step(file.path, file.reason, "skipped") for file in self.kept]
         steps += [_step(file.path, file.reason, "failed") for file in self.failed]
-        steps += [_step("orphaned files", "they are not old enough", "skipped", self.too_young)] if self.too_young else []
+        steps += [_step("orphaned files", "too young", "skipped", self.too_young)] if self.too_young else []
         steps += [_step("orphaned files", reason, "skipped", count) for reason, count in self.left]
         steps += [_step("unfinished uploads", self.uploads_unknown, "skipped", 0)] if self.uploads_unknown else []
         return tuple(steps)
@@ -134,7 +131,7 @@ def _step(target: str, reason: str, outcome: StepOutcome, files: int = 1, size: 
     return MaintenanceStep(
         verb=_OPERATION,
         target=target,
-        action="delete what the catalog does not name",
+        action="delete the file",
         reason=reason,
         outcome=outcome,
         files=files,
@@ -155,7 +152,7 @@ def delete_orphaned_files(
     progress: ProgressMeter | None = None,
     budget: BudgetMeter | None = None,
 ) -> OrphansResult:
-    """Plan, and unless ``dry_run`` carry out, the sweep. See ``DuckLake.delete_orphaned_files`` for the arguments."""
+    """Plan the sweep, and run it unless ``dry_run`` is set; see ``DuckLake.delete_orphaned_files`` for the parameters."""
     names = _Names(database, info)
     with database.read() as connection:
         now = database.now(connection)
@@ -173,7 +170,7 @@ def delete_orphaned_files(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _SweepPlan:
-    """Files that a sweep deletes and files that it leaves; the fields are those of the result, with paths as the storage knows them."""
+    """Files that a sweep deletes, and files that it keeps; the fields are those of the result, with the store's paths."""
 
     files: tuple[OrphanedFile, ...]
     kept: tuple[LeftFile, ...]
@@ -200,8 +197,8 @@ class _SweepPlan:
 
 
 def _plan(info: LakeInfo, storage: Storage, names: _Names, limit: datetime, progress: ProgressMeter, *, every_parquet: bool) -> _SweepPlan:
-    """List the storage, then query the catalog; nothing is deleted."""
-    # Most files are live: those that are known by now need not be held until everything is listed.
+    """List the store, then read the catalog. Deletes nothing."""
+    # Most files are live: known files need not be kept in memory until everything is listed.
     names.refresh()
     listed = listed_with_progress(_below(info.data_path, storage.list(info.data_path)), _OPERATION, progress)
     found = [file for file in listed if _is_candidate(file.path, every_parquet=every_parquet) and not names.has(file.path)]
@@ -221,23 +218,23 @@ def _plan(info: LakeInfo, storage: Storage, names: _Names, limit: datetime, prog
 
 
 def _reason_to_keep(file: StoredFile, names: _Names) -> str | None:
-    return names.writer(file.path) or (None if file.modified else "the store does not tell when it was changed")
+    return names.writer(file.path) or (None if file.modified else "the store does not report the time of its last change")
 
 
 def _below(data_path: str, files: Iterable[StoredFile]) -> Iterator[StoredFile]:
-    """Yield the files, as long as they are below the data path: a store that spells paths in an unknown way may mean other files."""
+    """Yield the files, and raise an error for one outside the data path, because the store may use other paths than this library."""
     for file in files:
         if not is_below(file.path, data_path):
             raise StorageError(
-                f"the store lists {printable(file.path)}, which is not below the data path {printable(data_path)}: nothing was deleted, "
-                "as it is not known which files are meant; connect with the data path in the store's own spelling",
+                f"Nothing was deleted: the store lists {printable(file.path)}, which is not below the data path {printable(data_path)}. "
+                "Connect with the data path in the store's own spelling",
                 path=printable(file.path),
             )
         yield file
 
 
 def _delete(plan: _SweepPlan, storage: Storage, names: _Names, progress: ProgressMeter, budget: BudgetMeter) -> OrphansResult:
-    """Delete what was planned, but what the catalog has come to name since."""
+    """Delete the planned files, except those that were committed since."""
     deleted: list[OrphanedFile] = []
     failed: list[LeftFile] = []
     named: list[LeftFile] = []
@@ -246,7 +243,7 @@ def _delete(plan: _SweepPlan, storage: Storage, names: _Names, progress: Progres
         progress.begin(_OPERATION, "delete files", "files", len(plan.files))
     for start in range(0, len(plan.files), _BATCH):
         batch = plan.files[start : start + _BATCH]
-        # The first batch goes even if listing took all the time: every call gets further.
+        # The first batch is deleted even if listing took all the time, so that every call makes progress.
         if budget.is_out_of_time and start > 0:
             late += len(batch)
             continue
@@ -271,7 +268,7 @@ def _delete(plan: _SweepPlan, storage: Storage, names: _Names, progress: Progres
 
 
 def _lost(names: _Names, deleted: Sequence[OrphanedFile]) -> list[LeftFile]:
-    """Return deleted files that the catalog names by now: DuckDB does not notice that a file vanishes between its footer and its commit."""
+    """Return deleted files that the catalog now contains. DuckDB does not notice if a file is deleted between reading it and the commit."""
     if not deleted:
         return []
     names.refresh()
@@ -281,7 +278,7 @@ def _lost(names: _Names, deleted: Sequence[OrphanedFile]) -> list[LeftFile]:
 def _abort(
     uploads: Sequence[UnfinishedUpload], storage: Storage, names: _Names, budget: BudgetMeter
 ) -> tuple[list[UnfinishedUpload], list[LeftFile], list[LeftFile]]:
-    """Abort uploads, the first whatever the time: those that were aborted, those that could not be, and those of running writes."""
+    """Abort uploads, at least the first. Return aborted uploads, failures, and uploads of running writes."""
     aborted: list[UnfinishedUpload] = []
     failed: list[LeftFile] = []
     running: list[LeftFile] = []
@@ -300,7 +297,8 @@ def _abort(
 
 
 def _uploads(storage: Storage, data_path: str, limit: datetime, *, every_parquet: bool) -> tuple[tuple[UnfinishedUpload, ...], str | None]:
-    """Return the uploads to abort, or why they are unknown. An unfinished upload is no file yet, so the catalog cannot name it."""
+    """Return the uploads to abort, or the reason why they are unknown. An unfinished upload is not a file, so the catalog cannot contain
+    it."""
     try:
         found = [upload for upload in unfinished_uploads(storage, data_path) if _is_candidate(upload.path, every_parquet=every_parquet)]
     except StorageError as error:
@@ -309,9 +307,9 @@ def _uploads(storage: Storage, data_path: str, limit: datetime, *, every_parquet
 
 
 class _Names:
-    """Names of files in the catalog, and the running writes that may still commit some.
+    """Names of files in the catalog, and running writes that may still commit files.
 
-    Those that it knew at its newest snapshot are held as hashes: a lake may have millions.
+    Names are stored as hashes, because a lake may have millions of files.
     """
 
     def __init__(self, database: Database, info: LakeInfo) -> None:
@@ -323,8 +321,8 @@ class _Names:
         self._has_lost_writes = False
 
     def delete(self, storage: Storage, batch: Sequence[OrphanedFile]) -> tuple[list[OrphanedFile], dict[str, str]]:
-        """Delete those of some files that the catalog does not claim: these files, and by path why some could not be deleted."""
-        # Most of the reading is done before others have to wait.
+        """Delete files that are still orphaned. Return these files, and errors by path."""
+        # Most of the reading is done before commits are blocked.
         self.refresh()
         with self._database.without_commits() as connection:
             self._refresh(CatalogReader(connection, self._info, self._database.tables))
@@ -335,7 +333,7 @@ class _Names:
             return doomed, dict(storage.delete([file.path for file in doomed]).failed)
 
     def refresh(self) -> None:
-        """Read them again, the names if another writer has committed since."""
+        """Read running writes again, and the names if another writer has committed since."""
         with self._database.read() as connection:
             self._refresh(CatalogReader(connection, self._info, self._database.tables))
 
@@ -346,33 +344,33 @@ class _Names:
         running = [write for write in writes if not write.is_lost(now)]
         self._running, self._has_lost_writes = FilesOfWrites(running), len(running) < len(writes)
         newest = reader.latest_snapshot()
-        # An id alone is given out again when a backup of the catalog is put back.
+        # An id alone is not unique: a restored backup of the catalog assigns it again.
         if self._snapshot is None or not is_same_snapshot(newest, self._snapshot):
             self._hashes = frozenset(map(hash, every_file_name(connection, self._database.tables)))
             self._snapshot = newest
 
     def has(self, path: str) -> bool:
-        """Return whether the name of a file is among them. Two names of one hash (one in 10^12 for a million files) keep the file."""
+        """Return whether the catalog contains a file name. A collision of hashes (1 in 10^12 for a million files) keeps the file."""
         return hash(file_name(path)) in self._hashes
 
     def writer(self, path: str) -> str | None:
-        """Return a sentence if a running write is still to commit a file, else None."""
+        """Return the reason to keep a file of a running write, None for other files."""
         write = self._running.write_of(path)
-        return None if write is None else f"a running write is still to commit it, heard of at {write.heard:%Y-%m-%d %H:%M:%S} UTC"
+        return None if write is None else f"a running write may commit it, last renewed {write.heard:%Y-%m-%d %H:%M:%S} UTC"
 
     def claim(self, path: str) -> str | None:
-        """Return the reason why a file is not an orphan by now; None when it is one."""
-        return "the catalog names it by now" if self.has(path) else self.writer(path)
+        """Return the reason why a file is not orphaned; None if it is."""
+        return "the catalog contains it now" if self.has(path) else self.writer(path)
 
     def forget_lost_writes(self) -> None:
-        """Remove the rows of writes that were killed. They do no harm: a later sweep tries again where it fails."""
+        """Delete the rows of killed writes. If this fails, a later sweep tries again."""
         if not self._has_lost_writes:
             return
         try:
             with self._database.write() as connection:
                 forget_lost_writes(connection, self._database.tables, self._database.now(connection))
         except DuckLakeError as error:
-            _log.info("writes that were killed could not be forgotten in %s: %s", self._database.address, error)
+            _log.info("Rows of killed writes could not be deleted in %s: %s", self._database.address, error)
 
 
 def _is_candidate(path: str, *, every_parquet: bool) -> bool:

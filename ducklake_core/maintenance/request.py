@@ -34,23 +34,23 @@ ProgressUnit: TypeAlias = Literal["files", "groups", "tables", "snapshots"]
 StepOutcome: TypeAlias = Literal["planned", "done", "skipped", "failed"]
 
 MAX_LINES = 6
-"""Lines of a brief list about things of one kind, such as snapshots or files, of which there may be any number."""
+"""Maximum number of lines about objects of one kind, such as snapshots or files, in a brief list."""
 _MAX_RANGES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceStep:
-    """One thing that an operation does, or leaves alone.
+    """One step of an operation.
 
     Attributes:
-        verb: The operation, as it is called.
-        target: What it is about: ``schema.table``, a snapshot or a file.
-        action: What is done, in words.
-        reason: Why it is done, left alone, or failed.
-        outcome: ``planned`` in a dry run, ``done`` in a run, or ``skipped`` or ``failed`` in either.
-        files: Files that it reads, deletes or schedules.
-        rows: Rows that it moves.
-        bytes: Bytes of the files, as far as the catalog knows them.
+        verb: Name of the operation.
+        target: Object of the step: ``schema.table``, a snapshot, a file, or ``the lake``.
+        action: Description of the action.
+        reason: Reason for the action, for skipping it, or for its failure.
+        outcome: ``planned`` in a dry run, ``done`` in a run, or ``skipped`` or ``failed`` in both.
+        files: Number of files that it reads, deletes or schedules.
+        rows: Number of rows that it moves.
+        bytes: Bytes of the files, if the catalog contains them.
     """
 
     verb: str
@@ -73,10 +73,10 @@ class MaintenanceStep:
                 return f"{where}: {self.outcome}, {self.action}{_sizes(self.files, self.rows, self.bytes)}: {self.reason}"
 
 
-def unmatched_steps(verb: str, patterns: Iterable[str]) -> tuple[MaintenanceStep, ...]:
-    """Return steps for patterns that match no table."""
+def unmatched_steps(operation: str, patterns: Iterable[str]) -> tuple[MaintenanceStep, ...]:
+    """Return a skipped step for each pattern that matches no table."""
     return tuple(
-        MaintenanceStep(verb=verb, target=pattern, action="find its tables", reason="no table matches it", outcome="skipped")
+        MaintenanceStep(verb=operation, target=pattern, action="find its tables", reason="no table matches it", outcome="skipped")
         for pattern in patterns
     )
 
@@ -96,37 +96,38 @@ def _left_out(steps: Sequence[MaintenanceStep]) -> str:
 
 
 def _sizes(files: int, rows: int, size: int) -> str:
-    sizes = [counted(count, noun) for count, noun in ((files, "file"), (rows, "row")) if count]
+    sizes = [counted(count, unit) for count, unit in ((files, "file"), (rows, "row")) if count]
     sizes += [format_bytes(size)] if size else []
     return f" ({', '.join(sizes)})" if sizes else ""
 
 
 class MaintenanceResult:
-    """Base of the results of all maintenance operations: the steps, and what became of them."""
+    """Base class of the results of all maintenance operations: the steps and their outcomes."""
 
     __slots__ = ()
 
     @property
     def steps(self) -> tuple[MaintenanceStep, ...]:
-        """Every step, in the order in which they are carried out."""
+        """All steps, in order."""
         raise NotImplementedError
 
     @property
     def skipped_steps(self) -> tuple[MaintenanceStep, ...]:
-        """The steps that leave something alone, each with its reason."""
+        """Skipped steps, each with the reason."""
         return tuple(step for step in self.steps if step.outcome == "skipped")
 
     @property
     def failed_steps(self) -> tuple[MaintenanceStep, ...]:
-        """The steps that failed, each with its reason; the others were carried out all the same."""
+        """Failed steps, each with the error. A failed step does not stop the others."""
         return tuple(step for step in self.steps if step.outcome == "failed")
 
     def lines(self) -> list[str]:
-        """Return the plan or outcome in words: a line for each step, then how many of them there are by outcome."""
+        """Return a line for each step, and a summary with the number of steps by outcome."""
         return self._lines(None)
 
     def brief_lines(self) -> list[str]:
-        """Return the lines of :meth:`lines`, but of many things of one kind only the first three, the last three and the number between."""
+        """Return the lines of :meth:`lines`, shortened: of many objects of one kind only the first and last three, and the number
+        between."""
         return self._lines(MAX_LINES)
 
     def _lines(self, most: int | None) -> list[str]:
@@ -142,13 +143,13 @@ class MaintenanceResult:
 
 
 def listed(items: Sequence[T], line: Callable[[T], str], most: int | None, left_out: Callable[[Sequence[T]], str]) -> list[str]:
-    """Return a line for each item, or for about so many of them at most.
+    """Return a line for each item, or for a limited number of them.
 
     Args:
-        items: What is listed.
-        line: The line of an item.
-        most: Number of lines; None for a line for each item.
-        left_out: Description of the items between the first and the last ones.
+        items: The items.
+        line: Returns the line of an item.
+        most: Approximate maximum number of lines; None for all items.
+        left_out: Returns a description of the omitted items in the middle.
 
     >>> listed("abcdefg", str.upper, 4, lambda rest: f"{len(rest)} more")
     ['A', 'B', '... 3 more', 'F', 'G']
@@ -158,7 +159,7 @@ def listed(items: Sequence[T], line: Callable[[T], str], most: int | None, left_
 
 
 def ends(items: Sequence[T], most: int | None) -> tuple[Sequence[T], Sequence[T], Sequence[T]]:
-    """Return the first, the middle and the last items: half of ``most`` at each end, and few items all among the first."""
+    """Return the first, the middle and the last items: half of ``most`` at each end. Few items are all returned as the first."""
     if most is None or len(items) <= most + 1:
         return items, (), ()
     kept = most // 2
@@ -166,12 +167,12 @@ def ends(items: Sequence[T], most: int | None) -> tuple[Sequence[T], Sequence[T]
 
 
 def more_files(left_out: Sequence[object]) -> str:
-    """Return the line for files that are left out of a list."""
-    return f"{counted(len(left_out), 'more file')}"
+    """Return the line for files that a list omits."""
+    return counted(len(left_out), "more file")
 
 
 def id_ranges(ids: Iterable[int]) -> str:
-    """Return numbers as ranges; when they are many, only the first and the last number.
+    """Return numbers as ranges; many ranges are shortened to the first and last number.
 
     >>> id_ranges([4, 1, 2, 3, 7]), id_ranges([8]), id_ranges(range(0, 100, 2))
     ('1 to 4, 7', '8', '50 between 0 and 98')
@@ -186,13 +187,13 @@ def id_ranges(ids: Iterable[int]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """Bounds of one call over all of its tables; None for no bound.
+    """Limits of one call, over all of its tables; None for no limit.
 
     Attributes:
         max_input_bytes: Maximum bytes of data files to read.
         max_files: Maximum number of data files to read, or files to delete.
-        max_rows: Inlined rows and deletes after which no further table is begun.
-        max_seconds: Seconds after which nothing further is begun.
+        max_rows: Number of inlined rows and deletes after which no further table is started.
+        max_seconds: Seconds after which no further work is started.
     """
 
     max_input_bytes: int | None = None
@@ -207,7 +208,7 @@ class Budget:
 
 
 class BudgetMeter:
-    """The rest of a budget while an operation plans and runs. The clock runs from the beginning on."""
+    """The remaining budget while an operation plans and runs. Time counts from its creation."""
 
     def __init__(self, budget: Budget | None = None) -> None:
         self.budget = budget or Budget()
@@ -218,17 +219,17 @@ class BudgetMeter:
 
     @property
     def is_out_of_time(self) -> bool:
-        """Return whether nothing further may be begun."""
+        """Return whether no further work may be started."""
         return time.monotonic() >= self._deadline
 
     def of_time(self) -> BudgetMeter:
-        """Return a meter with the same end, and no other bound."""
+        """Return a meter with the same end, and no other limit."""
         other = BudgetMeter()
         other._deadline = self._deadline
         return other
 
     def begin_rows(self, count: int) -> bool:
-        """Return whether work on so many rows may begin, which are counted then."""
+        """Return whether work on a number of rows may start, and count them if so."""
         if self._rows <= 0:
             return False
         self._rows -= count
@@ -240,12 +241,12 @@ class BudgetMeter:
         self._bytes -= _size(files)
 
     def refund(self, files: Sequence[DataFile]) -> None:
-        """Count files no more, of a plan that another one replaces."""
+        """Undo the count of files of a replaced plan."""
         self._files += len(files)
         self._bytes += _size(files)
 
     def first(self, files: Sequence[DataFile]) -> Sequence[DataFile]:
-        """Return as many files from the beginning on as fit."""
+        """Return as many of the first files as fit."""
         size = 0
         for place, file in enumerate(files):
             size += file.file_size_bytes
@@ -254,9 +255,9 @@ class BudgetMeter:
         return files
 
     def most(self, files: Sequence[DataFile]) -> Sequence[DataFile]:
-        """Return the longest run of neighbours that fits, and of equally long ones the smallest in bytes.
+        """Return the longest run of adjacent files that fits, and of equally long runs the smallest in bytes.
 
-        So that a small budget, call after call, takes the files that are still small before the one that it made of others.
+        So repeated calls with a small budget merge files that are still small before merged ones.
         """
         best: tuple[int, float] = (0, 0)
         chosen: Sequence[DataFile] = ()
@@ -271,27 +272,27 @@ class BudgetMeter:
         return chosen
 
     def first_deletions(self, files: Sequence[T]) -> Sequence[T]:
-        """Return as many files to delete, from the beginning on, as one call may; bytes do not count, as no file is read."""
+        """Return as many of the first files as one call may delete. Bytes do not count, because no file is read."""
         return files if self.budget.max_files is None else files[: self.budget.max_files]
 
     def beyond(self, files: Sequence[DataFile], least: int = 1) -> str:
-        """Return the reason why files are left that did not fit, when those that did are counted.
+        """Return the reason why files did not fit, after the others were counted.
 
         Args:
-            files: Neighbours, in order.
-            least: How many of them it takes at once.
+            files: Adjacent files, in order.
+            least: Minimum number of files that have to fit together.
         """
         most_files, most_bytes = _or_all(self.budget.max_files), _or_all(self.budget.max_input_bytes)
         if least > most_files:
-            return f"a run with max_files={self.budget.max_files} never takes the {least} files that it needs"
+            return f"max_files={self.budget.max_files} is too small: {least} files are needed"
         smallest = min(_size(files[start : start + least]) for start in range(max(1, len(files) - least + 1)))
         if smallest > most_bytes:
-            return f"too large for any run with max_input_bytes={self.budget.max_input_bytes}"
+            return f"max_input_bytes={self.budget.max_input_bytes} is too small for them"
         return OUT_OF_FILES if self._files < least else "beyond max_input_bytes"
 
 
 def also_left(left: Iterable[tuple[str, int]], beyond: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
-    """Return the number of files that are left, by reason, with some more.
+    """Return the number of remaining files, by reason, with further ones added.
 
     >>> also_left([("beyond max_files", 1)], {"beyond max_files": 2, "beyond max_input_bytes": 1})
     (('beyond max_files', 3), ('beyond max_input_bytes', 1))
@@ -302,7 +303,7 @@ def also_left(left: Iterable[tuple[str, int]], beyond: Mapping[str, int]) -> tup
 
 
 def left_text(left: Iterable[tuple[str, int]]) -> str:
-    """Return in words the number of files that are left, by reason, to follow other counts.
+    """Return the number of remaining files, by reason, as the end of a line with other counts.
 
     >>> left_text([("beyond max_files", 3)]), left_text([])
     (', 3 beyond max_files', '')
@@ -322,20 +323,20 @@ def _size(files: Sequence[DataFile]) -> int:
 class Progress:
     """Progress of an operation.
 
-    An operation has one phase or several (``list files``, ``delete files``), each of which counts from 0 on. A checkpoint
-    reports the operations that it runs, by their names.
+    An operation has one or several phases (``list files``, ``delete files``), each of which counts from 0. A checkpoint reports the
+    operations that it runs.
 
     Attributes:
-        verb: The operation, as it is called.
-        phase: What it is doing, in words.
-        table: The table of what was done last, or is being done; None where it is about the lake.
-        unit: What ``done`` and ``total`` count: files, groups of files (each becomes one file or a few), tables or snapshots.
-        done: How many of them have ended, be it with a failure.
-        total: How many there are, None while it is unknown. More when a table has to be planned again.
-        rows: Rows of what has ended, where the catalog knows them; ``bytes`` are their bytes.
-        seconds: Time since the operation was called.
-        seconds_left: Time until the phase is over, estimated by bytes or rows where they are known and else by ``done``; None while
-            nothing has ended or the total is unknown.
+        verb: Name of the operation.
+        phase: Name of the phase.
+        table: Current or last table; None if the phase concerns the whole lake.
+        unit: Unit of ``done`` and ``total``: files, groups of files (each becomes one or a few files), tables or snapshots.
+        done: Number of finished units, including failed ones.
+        total: Number of units, None if unknown. It grows if a table has to be planned again.
+        rows: Rows of finished units, if the catalog contains them.
+        bytes: Bytes of finished units, if the catalog contains them.
+        seconds: Seconds since the call.
+        seconds_left: Estimated seconds until the end of the phase, by bytes, rows or units; None if unknown.
     """
 
     verb: str
@@ -359,52 +360,57 @@ class Progress:
 
 
 ProgressCallback: TypeAlias = Callable[[Progress], object]
-"""Called in the thread that called the operation, at the beginning of a phase and whenever something has ended. An exception that it
-raises ends the operation as Ctrl-C does: what is committed or deleted stays, and no file is left behind."""
+"""Called in the thread of the operation, at the start of a phase and when a unit has finished. An exception that it raises ends the
+operation as Ctrl-C does: committed changes and deletions are kept, and no uncommitted file is left behind."""
 
 
 class ProgressMeter:
-    """Counts what a call of an operation has done, and calls a progress callback. The clock runs from the beginning on."""
+    """Counts the work of an operation, and calls a progress callback. Time counts from its creation."""
 
     def __init__(self, callback: ProgressCallback | None = None) -> None:
-        # A class can be called too, but does not report anything.
+        # A class can be called, too, but does not report anything.
         given: Any = callback
         if given is not None and (not callable(given) or isinstance(given, type)):
-            raise UsageError(f"progress must be a function, not {shown(given)}", parameter="progress")
+            raise UsageError(f"progress must be a function of one argument, not {shown(given)}", parameter="progress")
         self._callback = callback
         self._started = time.monotonic()
         self._now = Progress(verb="", phase="", unit="files", done=0)
         self._phase_started = self._started
         self._whole, self._ended = 0, 0
 
-    def begin(self, verb: str, phase: str, unit: ProgressUnit, total: int | None, *, work: int = 0) -> None:
-        """Begin a phase.
+    def begin(self, operation: str, phase: str, unit: ProgressUnit, total: int | None, *, work: int = 0) -> None:
+        """Start a phase.
 
         Args:
-            work: Total size of the work, such as bytes, from which the remaining time is estimated.
+            operation: Name of the operation.
+            phase: Name of the phase.
+            unit: Unit of the total.
+            total: Number of units, None if unknown.
+            work: Total size of the work, such as bytes, for the estimate of the remaining time. Default: estimate by units.
         """
         self._phase_started = time.monotonic()
         self._whole, self._ended = work, 0
-        self._report(Progress(verb=verb, phase=phase, unit=unit, done=0, total=total))
+        self._report(Progress(verb=operation, phase=phase, unit=unit, done=0, total=total))
 
     def extend(self, count: int, *, work: int = 0) -> None:
-        """Add work to the phase, as a new plan may need."""
+        """Add units and work to the phase, for example after another plan."""
         now = self._now
         self._whole += work
         self._report(replace(now, total=None if now.total is None else now.total + count))
 
     def at(self, table: str) -> None:
-        """Begin with a table."""
+        """Set the current table."""
         self._report(replace(self._now, table=table))
 
     def advance(self, count: int = 1, *, rows: int = 0, size: int = 0, work: int = 0, table: str | None = None) -> None:
-        """Count work that has ended.
+        """Count finished work.
 
         Args:
-            count: How much of it.
-            rows: Its rows, and ``size`` its bytes.
-            work: Its share of the total.
-            table: Table of the work, if it was not given before.
+            count: Number of units.
+            rows: Number of rows.
+            size: Bytes.
+            work: Share of the total work.
+            table: Table of the work. Default: the current table.
         """
         now = self._now
         self._ended += work
@@ -421,9 +427,9 @@ class ProgressMeter:
         self._callback(replace(now, seconds=moment - self._started, seconds_left=left))
 
 
-def listed_with_progress(files: Iterable[StoredFile], verb: str, progress: ProgressMeter) -> Iterator[StoredFile]:
-    """Yield the files of a store as they are listed; how many there are is known at the end alone."""
-    progress.begin(verb, "list files", "files", None)
+def listed_with_progress(files: Iterable[StoredFile], operation: str, progress: ProgressMeter) -> Iterator[StoredFile]:
+    """Yield the files of a store while they are listed. The total is known only at the end."""
+    progress.begin(operation, "list files", "files", None)
     count = size = 0
     for file in files:
         count, size = count + 1, size + file.size
@@ -436,7 +442,7 @@ def listed_with_progress(files: Iterable[StoredFile], verb: str, progress: Progr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableScope:
-    """The tables that an operation is about: all, one, those of a schema, or those of names with wildcards.
+    """The tables of an operation: all, one, those of a schema, or those that match names with wildcards.
 
     Attributes:
         table: ``table`` or ``schema.table``; with ``schema``, the name of a table in it.
@@ -452,15 +458,17 @@ class TableScope:
         if self.tables is None:
             return
         if self.table is not None or self.schema is not None:
-            raise UsageError("give either tables, or table and schema; tables=['sales.*'] is all of a schema", parameter="tables")
+            raise UsageError(
+                "tables cannot be combined with table or schema. Use tables=['sales.*'] for all tables of a schema", parameter="tables"
+            )
         if not self.tables:
-            raise UsageError("tables is empty: name a table, or leave it out for all tables", parameter="tables")
+            raise UsageError("tables is an empty list. Name at least one table, or remove tables to process all tables", parameter="tables")
 
     def select(self, reader: CatalogReader, snapshot_id: int) -> SelectedTables:
         """Return the tables at a snapshot.
 
         Raises:
-            NotFoundError: There is no schema or table of a name without wildcards.
+            NotFoundError: A name without wildcards does not exist.
         """
         names = reader.table_names(snapshot_id)
         if self.tables is not None:
@@ -480,7 +488,7 @@ class TableScope:
 
 @dataclass(frozen=True, slots=True)
 class SelectedTables:
-    """Tables by their ids, each with its name, and the patterns that no table matches."""
+    """Names of tables by id, and the patterns that match no table."""
 
     names: dict[int, str]
     unmatched: tuple[str, ...] = ()
@@ -511,15 +519,15 @@ def _joined(names: dict[int, tuple[str, str]]) -> dict[int, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableRequest:
-    """A call of an operation about tables.
+    """A call of an operation on tables.
 
     Attributes:
-        scope: Which tables.
-        meter: How much may be done.
-        commit: What is said about the snapshots that it makes.
+        scope: The tables.
+        meter: The budget.
+        commit: Author, message and extra_info of the snapshots.
         progress: Progress callback.
-        dry_run: Whether to plan alone.
-        reading: What is read of the tables, for several operations that plan one after the other; each reads by itself when None.
+        dry_run: Whether to plan only.
+        reading: Shared tables of several operations that plan one after the other; None to read them for each.
     """
 
     scope: TableScope = field(default_factory=TableScope)
@@ -530,5 +538,5 @@ class TableRequest:
     reading: SharedReading | None = None
 
     def __post_init__(self) -> None:
-        # Before anything is done: every snapshot would be rejected for it.
+        # Checked first, because it would make every commit fail.
         stored_extra_info(new_commit_id(), self.commit.get("extra_info"))

@@ -64,7 +64,7 @@ from ducklake_core.storage.unfinished import sweep
 _OPERATION = "rewrite_data_files"
 
 CLUSTERED_FILES = 16
-"""Files of the target size, about, that are clustered together; more rows of a partition make further groups."""
+"""Approximate number of files of the target size that are clustered together. More rows of a partition form further groups."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,12 +72,13 @@ class RewrittenGroup:
     """Files to rewrite together.
 
     Attributes:
-        files: How many.
-        deleted_rows: Rows of them that are deleted, and ``live_rows`` those that are not, as the catalog counts them.
-        bytes: Their bytes.
-        neighbours: How many of the files have no deleted rows, and join because they are small and next to one that has.
-        gain: What the files are clustered for; as planned in a dry run, as it came out after a run. None when they are not.
-        failure: What went wrong, None when nothing did; the files are as they were.
+        files: Number of files.
+        deleted_rows: Number of deleted rows, by the catalog.
+        live_rows: Number of other rows, by the catalog.
+        bytes: Bytes of the files.
+        neighbours: Number of the files that have no deleted rows, and are included because they are small and adjacent.
+        gain: Gain of clustering: expected in a dry run, measured after a run. None without clustering.
+        failure: Error, None if it did not fail. After an error the files are unchanged.
     """
 
     files: int
@@ -91,18 +92,19 @@ class RewrittenGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableRewrite:
-    """The plan or the outcome of rewriting files of one table.
+    """The plan or outcome of rewriting files of one table.
 
     Attributes:
         table: ``schema.table``.
-        threshold: Part of a file's rows that must be deleted for it to be rewritten.
-        groups: What is rewritten.
-        files_created: Files that were made, ``bytes_written`` their bytes (0 in a dry run).
-        snapshot: The newest of ``snapshots``, None in a dry run and where nothing was done.
-        snapshots: What the rewrite became: one snapshot, or one for each group that was committed by itself.
-        skipped: Why the table is left alone altogether, None when it is not.
-        left: How many files with deleted rows are left alone, by reason.
-        failure: Why nothing of the table was rewritten, None when something was, or nothing had to be.
+        threshold: Minimum fraction of deleted rows of a rewritten file.
+        groups: Groups of files that are rewritten together.
+        files_created: Number of new files (0 in a dry run).
+        bytes_written: Bytes of the new files (0 in a dry run).
+        snapshot: The newest of ``snapshots``, None in a dry run and if nothing was done.
+        snapshots: Snapshots of the rewrite: one, or one for each group that was committed separately.
+        skipped: Reason for skipping the whole table, None if it is not skipped.
+        left: Number of skipped files with deleted rows, by reason.
+        failure: Error if no file of the table was rewritten because of it, otherwise None.
     """
 
     table: str
@@ -118,13 +120,13 @@ class TableRewrite:
 
     @property
     def files_rewritten(self) -> int:
-        """Files whose place others take."""
+        """Number of replaced files."""
         return sum(group.files for group in self.groups if group.failure is None) if self.failure is None else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class RewriteResult(MaintenanceResult):
-    """The plan or the outcome of rewriting files with deleted rows, table by table.
+    """The plan or outcome of rewriting files with deleted rows, table by table.
 
     Attributes:
         dry_run: Whether this is only the plan.
@@ -138,7 +140,7 @@ class RewriteResult(MaintenanceResult):
 
     @property
     def files_rewritten(self) -> int:
-        """Files whose place others take, over all tables."""
+        """Number of replaced files, over all tables."""
         return sum(table.files_rewritten for table in self.tables)
 
     @property
@@ -148,7 +150,7 @@ class RewriteResult(MaintenanceResult):
 
     @property
     def steps(self) -> tuple[MaintenanceStep, ...]:
-        """One step for each group of files, and one for what is left alone."""
+        """One step for each group of files, and one for each reason for skipping files."""
         steps = (step for table in self.tables for step in _steps(table, dry_run=self.dry_run))
         return (*steps, *unmatched_steps(_OPERATION, self.unmatched))
 
@@ -182,8 +184,8 @@ def _reason(group: RewrittenGroup, threshold: float) -> str:
     if group.gain is not None:
         return str(group.gain)
     all_rows = group.deleted_rows + group.live_rows
-    joined = f", together with {counted(group.neighbours, 'small file')} next to them" if group.neighbours else ""
-    return f"{group.deleted_rows:,} of {all_rows:,} rows are deleted, {threshold:.0%} or more of each file{joined}"
+    joined = f", with {counted(group.neighbours, 'adjacent small file')}" if group.neighbours else ""
+    return f"{group.deleted_rows:,} of {counted(all_rows, 'row')} deleted, at least {threshold:.0%} of each file{joined}"
 
 
 def rewrite_data_files(
@@ -195,11 +197,11 @@ def rewrite_data_files(
     limits: RewriteLimits | None = None,
     execution: Execution | None = None,
 ) -> RewriteResult:
-    """Plan, and unless it is a dry run carry out, the rewrite. See ``DuckLake.rewrite_data_files`` for the arguments."""
+    """Plan the rewrite, and run it unless it is a dry run; see ``DuckLake.rewrite_data_files`` for the parameters."""
     rewriter = _Rewriter(database, info, storage, request, limits or RewriteLimits(), execution or Execution())
     found = plan_tables(database, info, request, rewriter.plan)
     if rewriter.limits.cluster_by and len(found.plans) == 1 and isinstance(found.plans[0], FailedTable):
-        # It is the one table that was requested, and its columns may be what is wrong.
+        # The error concerns the only requested table, and may be about its columns.
         raise found.plans[0].error
     plans = [plan if isinstance(plan, FailedTable) else within_budget(plan, request.meter) for plan in found.plans]
     groups = [group for plan in plans if isinstance(plan, TableRewritePlan) for group in plan.groups]
@@ -217,7 +219,7 @@ def rewrite_data_files(
 
 
 def _planned(plan: TableRewritePlan) -> TableRewrite:
-    nothing = None if plan.groups or plan.left else "no file of it has deleted rows"
+    nothing = None if plan.groups or plan.left else "no file has deleted rows"
     return TableRewrite(
         table=name_of(plan.table),
         threshold=plan.threshold,
@@ -228,7 +230,7 @@ def _planned(plan: TableRewritePlan) -> TableRewrite:
 
 
 def _measured(plan: TableRewritePlan, number: int, files: RewrittenFiles) -> RewrittenGroup:
-    """Return a group that was rewritten, with what clustering it came to."""
+    """Return a rewritten group, with the measured gain of clustering."""
     group = _group(plan.groups[number])
     if group.gain is None:
         return group
@@ -251,7 +253,7 @@ def _group(group: RewriteGroup, failure: str | None = None) -> RewrittenGroup:
 
 @dataclass(frozen=True, slots=True)
 class _Rewriter:
-    """Carries out plans, one table after another."""
+    """Runs plans, one table after another."""
 
     database: Database
     info: LakeInfo
@@ -264,12 +266,12 @@ class _Rewriter:
         return plan_rewrite(reader, table, base, self.limits)
 
     def run(self, plan: TableRewritePlan) -> TableRewrite:
-        """Rewrite the groups of a plan, and plan again what others have changed meanwhile."""
+        """Rewrite the groups of a plan. Plan groups again that other writers have changed meanwhile."""
         self.request.progress.at(name_of(plan.table))
         done = _planned(plan)
         groups: list[RewrittenGroup] = []
-        # A round carries out one plan. Groups that conflict with another writer are planned again at the newest snapshot; committed
-        # groups are not in that plan, as their sources have ended.
+        # Each round runs one plan. Groups that conflict with another writer are planned again at the newest snapshot; committed groups are
+        # not in that plan, because their sources have ended.
         attempts = REPLANS.attempts()
         while True:
             try:
@@ -281,7 +283,7 @@ class _Rewriter:
             done = replace(_with_files(done, carried), left=plan.without_time_for(carried.late).left)
             may_pass = any(isinstance(error, CommitConflictError | CatalogError) and error.retriable for error in carried.failed.values())
             again = may_pass and attempts.again()
-            # In the order of the plan; what failed appears once it is not tried again.
+            # In the order of the plan. A failed group appears when it is not tried again.
             for number, group in enumerate(plan.groups):
                 if number in carried.done:
                     groups.append(_measured(plan, number, carried.done[number]))
@@ -361,7 +363,7 @@ class _Rewriter:
             table=table,
             base=plan.base,
             action=RewriteFiles(table_id=table.id, sources=sources, outputs=outputs),
-            message=f"{_OPERATION}: {counted(len(sources), 'file')} of {name} into {len(outputs)}",
+            message=f"{_OPERATION}: {counted(len(sources), 'file')} of {name} into {len(outputs):,}",
             commit=self.request.commit,
             facts=self._mark(table, [group for group, _ in done]),
             files=tuple((table.path + path, size) for _, files in done for path, size in _made(files)),
@@ -369,7 +371,7 @@ class _Rewriter:
         return commit_table(self.database, self.info, self.storage, change)
 
     def _mark(self, table: TableState, groups: Sequence[RewriteGroup]) -> dict[str, object]:
-        """Return the mark by which a later run knows that all files of a commit are clustered already."""
+        """Return the mark by which a later run recognizes that all files of a commit are clustered."""
         columns = [table.schema.column(name).id for name in self.limits.cluster_by]
         return {CLUSTERED_KEY: columns} if columns and all(group.gain is not None for group in groups) else {}
 
@@ -410,12 +412,12 @@ def _sources(group: RewriteGroup, files: RewrittenFiles) -> list[RewrittenSource
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewriteLimits:
-    """Bounds of a rewrite.
+    """Limits of a rewrite.
 
     Attributes:
-        delete_threshold: Part of a file's rows that must be deleted; the table's option ``rewrite_delete_threshold`` when None.
-        max_compacted_files: Maximum number of groups to write, per table; None for no limit.
-        cluster_by: Columns to cluster files by; none for the table's sort order.
+        delete_threshold: Minimum fraction of deleted rows of a file; None for the table's option ``rewrite_delete_threshold``.
+        max_compacted_files: Maximum number of groups per table; None for no limit.
+        cluster_by: Columns to cluster files by; empty for the table's sort order.
     """
 
     delete_threshold: float | None = None
@@ -429,12 +431,12 @@ class RewriteLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewriteGroup:
-    """Files whose live rows go to new files together.
+    """Files whose live rows are written to new files together.
 
     Attributes:
         files: Sources, by the snapshot that added them and by row id.
         spec: Partition keys of the new files, None for none.
-        gain: What the group is clustered for, None when it is rewritten for its deleted rows.
+        gain: Gain of clustering, None if the group is rewritten because of its deleted rows.
     """
 
     files: tuple[DataFile, ...]
@@ -443,7 +445,7 @@ class RewriteGroup:
 
     @property
     def neighbours(self) -> int:
-        """Return how many of them have no deleted rows, and join because they are small and next to others."""
+        """Return the number of files without deleted rows, which are included because they are small and adjacent."""
         return 0 if self.gain is not None else sum(not deleted_count(file) for file in self.files)
 
     @property
@@ -453,7 +455,7 @@ class RewriteGroup:
 
     @property
     def deleted_rows(self) -> int:
-        """Rows that are deleted, as the catalog counts them."""
+        """Number of deleted rows, by the catalog."""
         return sum(deleted_count(file) for file in self.files)
 
     @property
@@ -463,7 +465,7 @@ class RewriteGroup:
 
     def __str__(self) -> str:
         rows = sum(file.record_count for file in self.files)
-        return f"{counted(len(self.files), 'file')}, {self.deleted_rows:,} of {rows:,} rows deleted, {format_bytes(self.bytes)}"
+        return f"{counted(len(self.files), 'file')}, {self.deleted_rows:,} of {counted(rows, 'row')} deleted, {format_bytes(self.bytes)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -473,12 +475,12 @@ class TableRewritePlan:
     Attributes:
         table: The table at the snapshot of the plan.
         base: That snapshot.
-        threshold: Part of a file's rows that must be deleted.
-        groups: Files to rewrite; empty when there is nothing to do.
-        shape: How the sources are read; None when there is nothing to do.
-        histories: Deletes of those sources that have them in several places, by the id of the data file.
-        skipped: Why the whole table is left alone, None when it is not.
-        left: How many files with deletes, or to cluster, are left alone, by reason.
+        threshold: Minimum fraction of deleted rows of a file.
+        groups: Files to rewrite; empty if there is nothing to do.
+        shape: Projection for reading the sources; None if there is nothing to do.
+        histories: Deletes of sources that have several delete files or inlined deletes, by the id of the data file.
+        skipped: Reason for skipping the whole table, None if it is not skipped.
+        left: Number of skipped files with deletes, or to cluster, by reason.
     """
 
     table: TableState
@@ -491,7 +493,7 @@ class TableRewritePlan:
     left: tuple[tuple[str, int], ...] = ()
 
     def without_time_for(self, late: Collection[int]) -> TableRewritePlan:
-        """Return the plan without the groups, by number, that were not begun when time was up."""
+        """Return the plan without the groups, by number, that were not started in time."""
         if not late:
             return self
         beyond = {OUT_OF_TIME: sum(len(self.groups[number].files) for number in late)}
@@ -502,7 +504,7 @@ class TableRewritePlan:
 def within_budget(plan: TableRewritePlan, meter: BudgetMeter) -> TableRewritePlan:
     """Return the plan with as many files of each group as the budget allows.
 
-    A budget is for files with deleted rows, no small files join them then; a group to be clustered is taken as a whole or not at all.
+    With a budget, no adjacent small files are included. A group to be clustered is rewritten completely or not at all.
     """
     if meter.budget.max_files is None and meter.budget.max_input_bytes is None:
         return plan
@@ -523,16 +525,16 @@ def within_budget(plan: TableRewritePlan, meter: BudgetMeter) -> TableRewritePla
 
 
 def plan_rewrite(reader: CatalogReader, table: TableState, base: Snapshot, limits: RewriteLimits) -> TableRewritePlan:
-    """Plan the rewrite of one table from the catalog alone; no file is opened.
+    """Plan the rewrite of one table from the catalog. Opens no file.
 
     Raises:
         NotFoundError: A column to cluster by does not exist.
-        UnsupportedFeatureError: One of them has a type that files have no bounds for.
+        UnsupportedFeatureError: The type of such a column has no bounds.
     """
     options = Options.from_mapping(table.options)
     limit = options.rewrite_delete_threshold if limits.delete_threshold is None else limits.delete_threshold
     if not options.auto_compact:
-        return TableRewritePlan(table=table, base=base, threshold=limit, skipped="its option auto_compact is false")
+        return TableRewritePlan(table=table, base=base, threshold=limit, skipped="option auto_compact is false")
     found = _find(reader, table, limit, clustered_columns(table, limits.cluster_by))
     if found.columns:
         groups = _clustered_groups(reader, table, found, options.target_file_size)
@@ -546,8 +548,8 @@ def plan_rewrite(reader: CatalogReader, table: TableState, base: Snapshot, limit
     if not groups:
         return TableRewritePlan(table=table, base=base, threshold=limit, left=left)
     chosen = [file for group in groups for file in group.files]
-    # Earlier snapshots go on reading the sources. Deletes that are in several files, or in the catalog, are gathered into one delete file
-    # with the snapshot of each, as a file may have only one.
+    # Earlier snapshots continue to read the sources. Deletes in several files, or in the catalog, are gathered into one delete file with
+    # the snapshot of each, because a data file may have only one.
     several = [file.id for file in chosen if file.inlined_deletes or len(file.delete_files) > 1]
     histories = delete_histories(reader, table, several, inlined_deletes_of(reader, table)) if several else []
     return TableRewritePlan(
@@ -567,11 +569,11 @@ class _Found:
 
     Attributes:
         columns: Columns to cluster by.
-        every: All of them, with their statistics of these columns.
-        chosen: Those with so many deleted rows that they are rewritten.
-        joinable: Ids of those without deleted rows that may join others.
-        out_of_reach: Ids of those that must not be read.
-        left: How many are left alone, by reason.
+        every: All files, with their statistics of these columns.
+        chosen: Files with enough deleted rows to be rewritten.
+        joinable: Ids of files without deleted rows that may be included.
+        out_of_reach: Ids of files that must not be read.
+        left: Number of skipped files, by reason.
     """
 
     columns: tuple[Field, ...]
@@ -596,12 +598,12 @@ def _find(reader: CatalogReader, table: TableState, limit: float, columns: tuple
             if deleted or columns:
                 found.leave(unreadable)
         elif not deleted:
-            # Files of others stay as they are, as when files are merged.
+            # Files of other programs are kept, as in a merge.
             found.joinable |= {file.id} if file.mapping_id is None else set()
         elif deleted >= limit * file.record_count:
             found.chosen.append(file)
         elif not columns:
-            found.leave(f"less than {limit:.0%} of their rows are deleted")
+            found.leave(f"less than {limit:.0%} of the rows are deleted")
     return found
 
 
@@ -610,7 +612,7 @@ def _live_bytes(file: DataFile) -> float:
 
 
 def _groups(reader: CatalogReader, table: TableState, found: _Found, target: int) -> list[RewriteGroup]:
-    """Return files of one partition, as many as their live rows seem to fill a file, and small files next to them."""
+    """Return groups of files of one partition whose live rows fill about one file, with adjacent small files."""
     if not found.chosen:
         return []
     neighbours = Neighbours([file for file, _ in found.every], found.joinable, schema_versions(reader, table.id))
@@ -623,7 +625,7 @@ def _groups(reader: CatalogReader, table: TableState, found: _Found, target: int
 
 
 def _clustered_groups(reader: CatalogReader, table: TableState, found: _Found, target: int) -> list[RewriteGroup]:
-    """Return all files of one partition, where ranges of the columns touch too many of them; else those with deleted rows."""
+    """Return all files of a partition if ranges of the columns read too many of them, otherwise those with deleted rows."""
     statistics = {file.id: one for file, one in found.every}
     files = sorted((file for file, _ in found.every if file.id not in found.out_of_reach), key=row_order)
     marked = clustered_snapshots(reader, {file.begin_snapshot for file in files}, [column.id for column in found.columns]) if files else ()
@@ -631,7 +633,7 @@ def _clustered_groups(reader: CatalogReader, table: TableState, found: _Found, t
     groups = []
     for run in _bins(files, target * CLUSTERED_FILES):
         gain = expected_gain(found.columns, [statistics[file.id] for file in run], -(-int(sum(map(_live_bytes, run))) // target) or 1)
-        # A merge with later rows leaves a file with the snapshot of the oldest.
+        # A merged file has the snapshot of its oldest rows.
         is_clustered = all(file.begin_snapshot in marked and file.partial_max is None for file in run)
         if gain.is_worth_it and not is_clustered:
             groups.append(RewriteGroup(files=tuple(run), spec=_spec(table, run[0]), gain=gain))
@@ -639,12 +641,12 @@ def _clustered_groups(reader: CatalogReader, table: TableState, found: _Found, t
         rewritten = [file for file in run if file.id in deleted]
         groups += [RewriteGroup(files=tuple(part), spec=_spec(table, part[0])) for part in _bins(rewritten, target)]
         if len(run) > len(rewritten):
-            found.leave("clustered already" if is_clustered else "clustering would spare ranges too few files", len(run) - len(rewritten))
+            found.leave("already clustered" if is_clustered else "clustering would gain too little", len(run) - len(rewritten))
     return groups
 
 
 def _bins(files: Sequence[DataFile], size: int) -> Iterator[list[DataFile]]:
-    """Yield files of one partition, cut where their live rows reach a size."""
+    """Yield groups of files of one partition whose live rows reach a size."""
     partitions: dict[object, list[DataFile]] = {}
     for file in files:
         partitions.setdefault((file.partition_id, tuple(sorted(file.partition_values))), []).append(file)
@@ -674,7 +676,7 @@ def _shape(reader: CatalogReader, table: TableState, files: Sequence[DataFile]) 
 
 
 def _spec(table: TableState, file: DataFile) -> PartitionSpec | None:
-    """Return the keys of the file, or the table's present ones when a column of them was dropped."""
+    """Return the partition keys of the file, or the table's current ones if a column of them was dropped."""
     spec = table.partition_specs.get(file.partition_id) if file.partition_id is not None else None
     columns = {column.id for column in table.schema}
     return table.partition_spec if spec is not None and any(key.column_id not in columns for key in spec.fields) else spec

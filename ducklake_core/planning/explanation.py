@@ -21,7 +21,7 @@ from ducklake_core.format.state import TableState
 from ducklake_core.format.types.data_types import Field
 from ducklake_core.format.types.names import folded, join_name
 from ducklake_core.format.types.schema import schema_html
-from ducklake_core.format.types.text import one_line, visible
+from ducklake_core.format.types.text import counted, one_line, visible
 from ducklake_core.planning.native import prefers_arrow
 from ducklake_core.planning.plan import VIRTUAL_SCHEMA, FileTask, ScanPlan, virtual_statistics
 from ducklake_core.planning.planner import scan_columns
@@ -37,15 +37,16 @@ RowCondition: TypeAlias = str | Predicate | Condition | Column
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedFile:
-    """A live data file of the table, and what a scan does with it.
+    """A live data file of the table, and the way in which a scan treats it.
 
     Attributes:
         path: Full path without secrets.
-        row_count: Number of rows, deleted ones included.
+        row_count: Number of rows, including deleted rows.
         size_bytes: Size in bytes.
-        reason: Why it is left out, or which of its rows are returned.
-        pruned_by: What excludes it; None when it is read.
-        arrow_because: Why Spark reads it with Arrow instead of its own Parquet reader; None when it does not, or when the file is left out.
+        reason: Reason for skipping it, or the part of its rows that is returned.
+        pruned_by: Kind of the reason for skipping it; None if it is read.
+        arrow_because: Reason why Spark reads it with Arrow instead of its own Parquet reader; None if it does not, or if the file is
+            skipped.
     """
 
     path: str
@@ -61,7 +62,7 @@ class ExplainedFile:
         return self.pruned_by is None
 
     def __str__(self) -> str:
-        return f"{visible(self.path)}  {self.row_count:,} rows, {self.size_bytes:,} bytes: {self.reason}"
+        return f"{visible(self.path)}  {counted(self.row_count, 'row')}, {self.size_bytes:,} bytes: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,11 +72,11 @@ class Explanation:
     Attributes:
         table: ``schema.table``.
         snapshot_id: The snapshot that is read.
-        columns: Columns that are returned.
-        condition: The condition on rows as it was understood, as SQL; None for all rows.
-        row_limit: Rows to return at most; None for all.
-        files: Every live data file: those that are left out by id, then those that are read.
-        inlined_row_count: Rows that the catalog itself holds, before the condition.
+        columns: Names of the returned columns.
+        condition: The parsed condition, as SQL; None for all rows.
+        row_limit: Maximum number of rows to return; None for all.
+        files: Every live data file: skipped files by id, then the files that are read.
+        inlined_row_count: Number of inlined rows, before the condition.
         many_small_files: Whether Spark Connect reads all files with Arrow, because too many of them are small.
     """
 
@@ -100,14 +101,17 @@ class Explanation:
         if self.condition is not None:
             yield f"  where:    {one_line(self.condition)}"
         if self.row_limit is not None:
-            yield f"  limit:    {self.row_limit:,} rows"
+            yield f"  limit:    {counted(self.row_limit, 'row')}"
         if self.inlined_row_count:
-            yield f"  catalog:  {self.inlined_row_count:,} rows are in the catalog itself"
+            yield f"  catalog:  {counted(self.inlined_row_count, 'row')} stored in the catalog"
         size = sum(file.size_bytes for file in kept)
-        yield f"  read:     {len(kept)} of {len(self.files)} files ({size:,} bytes, {sum(f.row_count for f in kept):,} rows before deletes)"
+        yield (
+            f"  read:     {len(kept):,} of {counted(len(self.files), 'file')} ({size:,} bytes, "
+            f"{counted(sum(f.row_count for f in kept), 'row')} before deletes)"
+        )
         yield from _listed(kept)
         if len(kept) < len(self.files):
-            yield f"  left out: {len(self.files) - len(kept)} files"
+            yield f"  left out: {counted(len(self.files) - len(kept), 'file')}"
             yield from _listed([file for file in self.files if not file.kept])
         if kept:
             yield from self._ways(kept)
@@ -115,13 +119,13 @@ class Explanation:
     def _ways(self, kept: Sequence[ExplainedFile]) -> Iterator[str]:
         yield "  with:     Arrow in this process; to_spark() uses"
         if self.many_small_files:
-            yield "    in Spark Connect Arrow for all files, as too many of them are small; otherwise"
+            yield "    Arrow for all files in Spark Connect, because too many of them are small; otherwise"
         counts: dict[str | None, int] = {}
         for file in kept:
             why = None if file.arrow_because is None else visible(file.arrow_because)
             counts[why] = counts.get(why, 0) + 1
         for why, count in counts.items():
-            yield f"    {'Spark' if why is None else 'Arrow'} for {count} files{'' if why is None else f': {why}'}"
+            yield f"    {'Spark' if why is None else 'Arrow'} for {counted(count, 'file')}{'' if why is None else f': {why}'}"
 
 
 def _listed(files: Sequence[ExplainedFile]) -> Iterator[str]:
@@ -160,7 +164,7 @@ def explanation(plan: ScanPlan, whole: ScanPlan, limited: ScanPlan, row_limit: i
     """
     present, needed = ({task.file.id for task in one.tasks} for one in (whole, limited))
     deleted = [_left_out(t.file, "transaction", "the transaction deletes all of its rows") for t in plan.tasks if t.file.id not in present]
-    spare = [_left_out(t.file, "limit", "limit: the files before it have enough rows") for t in whole.tasks if t.file.id not in needed]
+    spare = [_left_out(t.file, "limit", "limit: earlier files have enough rows") for t in whole.tasks if t.file.id not in needed]
     return Explanation(
         table=plan.table,
         snapshot_id=plan.snapshot_id,
@@ -260,7 +264,7 @@ def scan_text(table: TableState, columns: Sequence[str] | None, where: RowCondit
 
 def _requested_rows(where: RowCondition | None, row_limit: int | None) -> list[str]:
     condition = [] if where is None else [f"where {condition_text(where)}"]
-    return [*condition, *([] if row_limit is None else [f"at most {row_limit:,} rows"])]
+    return [*condition, *([] if row_limit is None else [f"at most {counted(row_limit, 'row')}"])]
 
 
 def scan_html(table: TableState, columns: Sequence[str] | None, where: RowCondition | None, row_limit: int | None) -> str:

@@ -3,8 +3,8 @@
 The answer errs on the safe side: it may contain rows that did not change, and where the evidence is lost it reports the changes of a table
 as unknown. Three sources are combined::
 
-    snapshot log    | snapshot | inserted_into_table:7, inline_flush:7 ... |   what a commit did, in words (ChangeLog)
-    files           | begin | partial_max | end | id |                         rows that came or went with a file (FileChanges)
+    snapshot log    | snapshot | inserted_into_table:7, inline_flush:7 ... |   operations of each commit (ChangeLog)
+    files           | begin | partial_max | end | id |                         rows added or removed with a file (FileChanges)
     inlined rows    | begin | end | values |                                   rows in the catalog itself, grouped
 
 A snapshot id dates a file, and so does its own id: file ids grow with each commit, while rewrites and repeated commits change the
@@ -45,12 +45,14 @@ _OTHER = ("altered_table", "inline_flush", "merge_adjacent", "rewrite_delete")
 def plan_lake_changes(
     reader: CatalogReader, after: int, until: int | None = None, *, tables: Wanted | None = None, most: int | None = None
 ) -> LakeChanges:
-    """See :meth:`ducklake_core.lake.DuckLake.changed_tables`."""
+    """Return the changes between two snapshots; see :meth:`ducklake_core.lake.DuckLake.changed_tables` for the parameters."""
     found = reader.snapshots(after=after - 1, until=until, most=None if most is None else most + 1)
     before = found.pop(0) if found and found[0].id == after else None
     found = found if most is None else found[:most]
     if until is not None and (not found or found[-1].id != until) and most is None and not (before and until == after):
-        raise NotFoundError(f"there is no snapshot {until}: it was never committed, or it was expired", snapshot_id=until)
+        raise NotFoundError(
+            f"Snapshot {until} does not exist or has expired. List the available ones with lake.snapshots()", snapshot_id=until
+        )
     if not found:
         return LakeChanges(after=after, until=after, before=before)
     log = ChangeLog(after, before, found)
@@ -330,20 +332,20 @@ class _Evidence:
         log = self.log
         before_expired = log.before is None
         if before_expired and (log.unclear(log.after + 1, log.base.id) or any(map(log.lost_by, name.table_ids))):
-            return f"snapshot {log.after} and what came after it were expired: {_gaps(log)}"
+            return f"snapshot {log.after} and later snapshots have expired: {_gaps(log)}"
         if before_expired and log.names_lost() and (name.before is None or name.before.begin_snapshot > log.after):
-            return f"snapshot {log.after}, which shows what had this name, was expired"
+            return f"snapshot {log.after}, which contains the table of this name, has expired"
         for table_id in sorted(name.table_ids):
             if log.flush_hides_deletes(table_id):
-                return "a commit deleted inlined rows and flushed the others at once, so that the catalog has no trace of them"
+                return "a commit deleted inlined rows and flushed the rest, so that the catalog has no trace of them"
             if log.expired and (table_id in self.registered or self.files.moved_unseen(table_id)):
-                return f"commits were expired: {_gaps(log)}"
+                return f"commits have expired: {_gaps(log)}"
         return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileChange:
-    """Rows of one file that came or went between the snapshots ``first`` and ``last``; no snapshot when first is above last."""
+    """Rows of one file that were added or removed between the snapshots ``first`` and ``last``; none if first is above last."""
 
     change: RowChange
     table_id: int
@@ -406,7 +408,7 @@ class FileChanges:
             log: The log of the range.
             tables: Tables to compare.
             inlined: Rows of files that were deleted through the catalog.
-            moved: Tables of which all files are wanted.
+            moved: Tables whose files are all needed.
             rewritten: Tables that lost rows through the catalog; a rewrite of a later commit may have hidden which.
         """
         hit = {found.data_file_id for found in inlined}

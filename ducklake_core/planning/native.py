@@ -148,9 +148,9 @@ def native_obstacle(file: DataFile, features: ReadFeatures, snapshot_filter: int
     if file.mapping_id is not None:
         return "the file's columns are found by name"
     if file.row_counts:
-        return "only the catalog may know which of the file's rows are of which snapshot"
+        return "the file may not store the snapshots of its rows"
     if snapshot_filter is not None:
-        return "the file holds rows of later snapshots"
+        return "the file contains rows of later snapshots"
     directory, _, name = file.path.rpartition("/")
     place = features.places.get(directory)
     if place is None:
@@ -160,7 +160,7 @@ def native_obstacle(file: DataFile, features: ReadFeatures, snapshot_filter: int
     if is_glob or (not has_own_name and (_GLOB.search(name) or name.startswith(_HIDDEN))):
         return "Spark would expand or skip the file's path"
     if not (file.path_is_relative and has_own_name):
-        return "the file has no name of a lake's own, so it may lack field ids or hold other types"
+        return "the file does not have a name of DuckLake's writers, so it may lack field ids or have other types"
     if features.obstacle is not None:
         return features.obstacle
     # The usual case, a file that is younger than every change of its columns, needs no history.
@@ -187,7 +187,7 @@ def deleted_bytes(file: DataFile) -> int:
 def _column_obstacle(column: Field) -> str | None:
     """Return the reason why Spark's own reader cannot read a column in any file, None when it can."""
     if folded(column.name).startswith(_OWN_NAMES) or folded(column.name) == ROW_INDEX:
-        return f"column {column.name!r} is called like one that is added to find deleted rows"
+        return f"column {column.name!r} has the name of a column that is added to find deleted rows"
     rejected = next((r for node in column.walk() if (r := _rejected_type(node.type)) is not None), None)
     return f"column {column.name!r} holds {rejected}" if rejected is not None else None
 
@@ -197,7 +197,7 @@ def _change_obstacle(column: Field, file: DataFile, features: ReadFeatures) -> s
     for node in column.walk():
         if written_before(node, file):
             if node.initial_default is not None:
-                return f"column {column.name!r} has a default for rows older than it"
+                return f"column {column.name!r} has a default for older rows"
             if _retyped(node, file, features):
                 return f"column {column.name!r} had another type"
     return None

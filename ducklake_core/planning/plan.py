@@ -68,7 +68,7 @@ class FileTask:
 
     file: DataFile
     snapshot_filter: int | None = None
-    native_obstacle: str | None = "nobody has looked whether Spark can read the file"
+    native_obstacle: str | None = "it was not checked whether Spark can read the file"
     trusts_bounds: bool = True
     all_rows_match: bool = False
     rows: tuple[int, int] | None = None
@@ -100,8 +100,8 @@ class ScanProjection:
         read_schema: Columns to read: those to return and those that the predicate needs.
         virtual: Virtual columns to return after the columns.
         predicate: Rows to keep; None for all.
-        column_lifetimes: The top-level columns of the table in order, dropped ones too as far as files may be older than their
-            end: files without field ids are mapped by position.
+        column_lifetimes: The top-level columns of the table in order, including dropped ones if files may be older than the drop,
+            because files without field ids are mapped by position.
         mappings: Name mappings of those files that have one.
         derived: What readers derive from it, such as layouts of files.
     """
@@ -167,10 +167,10 @@ class ScanPlan:
         virtual: Virtual columns to return after the columns.
         predicate: Rows to keep, bound to ``read_schema``; None for all.
         tasks: Files to read.
-        inlined: Inlined rows visible at the snapshot, not yet filtered: columns of ``read_schema``, then ``rowid``,
+        inlined: Inlined rows that are visible at the snapshot, not yet filtered: columns of ``read_schema``, then ``rowid``,
             ``snapshot_id``, ``inlined_table`` (the physical table that holds the row) and ``file_index`` (its number, after
             those of the files); None when there are none.
-        pruning: What was left out and why.
+        pruning: Numbers of skipped files, by reason.
     """
 
     table: str

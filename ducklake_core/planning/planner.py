@@ -123,7 +123,7 @@ def scan_columns(table: Schema, columns: Sequence[str] | None) -> tuple[Schema, 
     if columns is None:
         return table, ()
     if isinstance(columns, str):
-        raise UsageError(f"columns must be a list of names, not the text {columns!r}")
+        raise UsageError(f"columns must be a list of names, not a string. Pass [{columns!r}]")
     virtual = tuple(name.lower() for name in columns if table.find(name) is None and name.lower() in VIRTUAL_COLUMNS)
     return table.select(name for name in columns if name.lower() not in virtual or table.find(name) is not None), virtual
 
@@ -132,12 +132,12 @@ def _check_projection(named: Sequence[str], virtual: Sequence[str]) -> None:
     names = [folded(name) for name in named]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise UsageError(f"the scan names {', '.join(twice)} more than once")
+        raise UsageError(f"The scan requests {', '.join(twice)} more than once. Request each column once")
     if not named and not virtual:
-        raise UsageError("the scan names no column")
+        raise UsageError("The scan requests no column. Request at least one")
     unknown = sorted(set(virtual) - set(VIRTUAL_COLUMNS))
     if unknown:
-        raise UsageError(f"there is no virtual column {', '.join(unknown)}; there are: {', '.join(VIRTUAL_COLUMNS)}")
+        raise UsageError(f"Virtual column {', '.join(unknown)} does not exist. Choose from {', '.join(VIRTUAL_COLUMNS)}")
 
 
 def _read_schema(table: Schema, schema: Schema, predicate: Predicate | None) -> Schema:
@@ -302,8 +302,8 @@ def _check_keys(file: DataFile, table: TableState) -> None:
     for kind, one in ((kind, one) for kind, ones in kinds for one in ones):
         if one.encryption_key is None:
             raise CatalogCorruptError(
-                f"the lake is encrypted, but {kind} file {one.id} of table {table.qualified_name} has no encryption key in the "
-                "catalog: restore the key, or drop the file's rows with DuckDB",
+                f"The lake is encrypted, but {kind} file {one.id} of table {table.qualified_name} has no encryption key in the "
+                "catalog. Restore the key from a backup of the catalog, or delete the file's rows with DuckDB",
                 table=table.qualified_name,
                 data_file_id=file.id,
                 snapshot_id=table.snapshot_id,
@@ -437,7 +437,8 @@ def feed_schema(table: TableState, kind: FeedKind) -> Schema:
     clash = [column.name for column in system if table.schema.find(column.name) is not None]
     if clash:
         raise UnsupportedFeatureError(
-            f"{table.qualified_name} has a column called like one that its change feed adds ({', '.join(clash)}); rename the column",
+            f"The change feed of {table.qualified_name} adds columns with names that the table already has: "
+            f"{', '.join(clash)}. Rename them in the table",
             table=table.qualified_name,
             column=clash[0],
         )
@@ -452,11 +453,15 @@ def feed_columns(table: TableState, kind: FeedKind, columns: Sequence[str] | Non
 
 def _selected(schema: Schema, columns: Sequence[str]) -> Schema:
     if isinstance(columns, str):
-        raise UsageError(f"columns must be a list of names, not the text {columns!r}")
+        raise UsageError(f"columns must be a list of names, not a string. Pass [{columns!r}]")
     selected = schema.select(columns)
     twice = sorted({name for name in selected.names if selected.names.count(name) > 1})
     if twice or not selected.columns:
-        raise UsageError(f"the feed names {', '.join(twice)} more than once" if twice else "the feed names no column")
+        raise UsageError(
+            f"The feed requests {', '.join(twice)} more than once. Request each column once"
+            if twice
+            else "The feed requests no column. Request at least one"
+        )
     return selected
 
 
@@ -502,13 +507,13 @@ class _Sources:
 def _sources(reader: CatalogReader, table: TableState, kind: FeedKind, covered: FeedRange, read: ScanProjection) -> _Sources:
     if covered.start > covered.end:
         return _Sources()
-    added, gone, inlined = [], [], []
+    added, removed, inlined = [], [], []
     if kind != "deletions":
         added = feed.inserted_files(reader, table, covered)
         rows = feed.inserted_inlined(reader, table, read.read_schema, covered)
         inlined += [InlinedChanges(rows=rows, deleted=False)] if rows is not None else []
     if kind != "insertions":
-        gone = feed.deleted_files(reader, table, covered)
+        removed = feed.deleted_files(reader, table, covered)
         rows = feed.deleted_inlined(reader, table, read.read_schema, covered)
         inlined += [InlinedChanges(rows=rows, deleted=True)] if rows is not None else []
     # An update needs a row that the same snapshot deletes and adds. Everything outside of the common spans is read without pairing:
@@ -519,12 +524,12 @@ def _sources(reader: CatalogReader, table: TableState, kind: FeedKind, covered: 
     in_catalog = [_inlined_spans(inlined, deleted=deleted) for deleted in (False, True)]
     updates = common(
         [*(_added_span(file, covered) for file in added), *in_catalog[0]],
-        [*(span for one in gone for span in one.spans), *in_catalog[1]],
+        [*(span for one in removed for span in one.spans), *in_catalog[1]],
     )
     return _Sources(
         inserted=tuple(InsertedRows(file=file, may_update=meet(updates, [_added_span(file, covered)])) for file in added),
         deleted=tuple(
-            DeletedRows(file=one.file, inlined=one.inlined, ended=one.ended, may_update=meet(updates, one.spans)) for one in gone
+            DeletedRows(file=one.file, inlined=one.inlined, ended=one.ended, may_update=meet(updates, one.spans)) for one in removed
         ),
         inlined=tuple(inlined),
         updates=updates,

@@ -36,11 +36,11 @@ _PARTITION = pa.map_(pa.string(), pa.string())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """The size of a table, as far as the catalog knows it.
+    """The size of a table, by the numbers in the catalog.
 
     Attributes:
         info: The counts in the catalog.
-        plan: Set when a live file also holds rows, or deletes, of later snapshots: only the files contain which.
+        plan: Scan to count the rows; set if a live file also contains rows or deletes of later snapshots, which only the files identify.
     """
 
     info: TableInfo
@@ -139,7 +139,7 @@ def column_summaries(reader: CatalogReader, state: TableState) -> dict[str, Colu
 class _Sum:
     """One column's statistics over files seen so far.
 
-    A total is known only as long as every file has it: one file without a count, or without bounds, makes the sum unknown for good.
+    A total is known only if every file has it: one file without a count, or without bounds, makes the sum unknown.
     """
 
     def __init__(self, data_type: DataType) -> None:
@@ -345,7 +345,7 @@ def _deleted(file: DataFile) -> int:
 
 
 def read_statistics(reader: CatalogReader, tables: Mapping[str, Sequence[str]]) -> LakeStatistics:
-    """See :meth:`ducklake_core.lake.DuckLake.statistics`."""
+    """Return the statistics of tables; see :meth:`ducklake_core.lake.DuckLake.statistics` for the parameters."""
     now = reader.latest_snapshot().id
     names = _live_names(reader, now)
     requested = {name: tuple(map(folded, split_name(name))) for name in tables}
@@ -396,7 +396,7 @@ def _statistics(  # noqa: PLR0917 - one value
 
 
 class _StoredRows:
-    """Reads files, what hides rows of them, and rows in the catalog, for all tables at once."""
+    """Reads files, their deletes and inlined rows for all tables in a few queries."""
 
     def __init__(
         self, reader: CatalogReader, now: int, known: Mapping[int, Definition], columns: Mapping[int, Sequence[Field | None]]

@@ -133,7 +133,7 @@ def frame_sources(sql: str, frames: Mapping[str, FrameLike]) -> tuple[TableSourc
             message = f"Unexpected argument {name!r}. Commit options are {options}; other names stand for frames that the SQL reads"
             raise UsageError(f"{message}: {problem.message}", parameter=name) from problem
         if folded(name) not in named:
-            raise UsageError(f"Unexpected argument {name!r}. The SQL does not name a table {name}.", parameter=name)
+            raise UsageError(f"Unexpected argument {name!r}. The SQL does not name a table {name}", parameter=name)
         sources.append(_source(name, frame))
     return tuple(sources)
 

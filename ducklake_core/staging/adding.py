@@ -1,4 +1,4 @@
-"""Resolves the paths of an add to files, and checks that the lake may name them and that they fit the table."""
+"""Resolve the paths of files to add, and check that the lake may name the files and that they match the table."""
 
 from __future__ import annotations
 
@@ -20,39 +20,51 @@ if TYPE_CHECKING:
 Paths: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 
 THREADS = 16
-"""Footers that are read at once in this process: they are small, and waiting for the store takes most of the time."""
+"""Maximum number of footers that this process reads in parallel: they are small, and waiting for the store takes most of the time."""
 
 _PATTERN = frozenset("*?[")
 
 
 def find_files(storage: Storage, paths: Paths) -> list[str]:
-    """Return full paths of the files that are meant, each once, in the order of the request; those of a folder or pattern sorted.
+    """Return full paths of the files of a request, each once, in order. Files of a folder or pattern are sorted.
 
-    A path is a file, a folder with everything below it, or a pattern (``*``, ``?``, ``[...]``, ``**``). Within a folder what
-    begins with ``_`` or ``.`` is left out, as Spark does (``_SUCCESS``, checksums, ``_temporary``), except for directories ``_key=value``.
+    A path is a file, a folder with everything below it, or a pattern (``*``, ``?``, ``[...]``, ``**``). In a folder, names that begin
+    with ``_`` or ``.`` are skipped, as Spark does (``_SUCCESS``, checksums, ``_temporary``), except for directories ``_key=value``.
+
+    Args:
+        storage: Opens the store.
+        paths: Path, or several.
 
     Raises:
-        NotFoundError: Nothing is there.
-        UsageError: A folder holds other files than Parquet files.
+        NotFoundError: A path does not exist, or matches no file.
+        UsageError: A folder contains files that are not Parquet files.
     """
     wanted = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     if not wanted:
-        raise UsageError("give at least one path of files to add")
+        raise UsageError("The list of files to add is empty. Pass at least one path")
     found: dict[str, str] = {}
     for path in wanted:
         mine = list(_expanded(storage, os.fspath(path)))
         if not mine:
-            raise NotFoundError(f"there are no files to add at {printable(os.fspath(path))}", path=printable(os.fspath(path)))
+            raise NotFoundError(
+                f"No file to add was found at {printable(os.fspath(path))}. Check the path or the pattern", path=printable(os.fspath(path))
+            )
         for file in mine:
             found.setdefault(file_key(file), file)
     return list(found.values())
 
 
 def inspect_files(storage: Storage, paths: Sequence[str], rules: AddingRules, spark: SparkSession | None = None) -> list[AddedFile]:
-    """Check how each file fits the table, in order; the footers are read in parallel, here or on executors.
+    """Check that each file matches the table, in order. Footers are read in parallel, in this process or on executors.
+
+    Args:
+        storage: Opens the store.
+        paths: Full paths of the files.
+        rules: The table and the options of the request.
+        spark: Spark session whose executors read the footers; None for threads of this process.
 
     Raises:
-        DuckLakeError: As :func:`inspect_file`, of the first file in order that does not fit.
+        DuckLakeError: As :func:`inspect_file`, for the first file in order that does not match.
     """
     if spark is not None:
         from ducklake_core.engines.spark.probe import inspect_on_executors
@@ -90,8 +102,9 @@ def _expanded(storage: Storage, path: str) -> Iterator[str]:
             continue
         if not file.lower().endswith((".parquet", ".parq", ".pq")):
             raise UsageError(
-                f"{printable(folder)} holds {printable(file)}, which is neither hidden nor called a Parquet file: name the files to add "
-                f"by a pattern, such as {printable(folder)}*.parquet",
+                f"Folder {printable(folder)} contains {printable(file)}, which does not have the name of a Parquet file. Pass a "
+                "pattern for "
+                f"the files to add, such as {printable(folder)}*.parquet",
                 path=printable(file),
             )
         yield file
@@ -102,15 +115,15 @@ def _is_hidden(part: str) -> bool:
 
 
 def encrypted_files_rejection(table: str) -> UnsupportedFeatureError:
-    """Make the error for adding plain files to an encrypted lake, where readers expect a key for each file."""
+    """Return the error for adding plain files to an encrypted lake, where readers expect a key for each file."""
     return UnsupportedFeatureError(
-        f"files cannot be added to {table}: the lake is encrypted, and readers expect a key of every file; write their rows instead",
+        f"Files cannot be added to {table}, because the lake is encrypted and the files have no keys. Read them, and append their rows",
         table=table,
     )
 
 
 def local_path(path: str) -> str:
-    """Return a directory of the lake in the form of the paths that :func:`find_files` gives: local ones absolute."""
+    """Return a directory of the lake in the form of :func:`find_files`: local paths are absolute."""
     if protocol_of(path) != "file":
         return path
     return os.path.abspath(local_part(path)) + "/"

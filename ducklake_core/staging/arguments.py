@@ -1,4 +1,4 @@
-"""Arguments that several operations share: their types and checks."""
+"""Types and checks of arguments that several operations share."""
 
 from __future__ import annotations
 
@@ -25,33 +25,33 @@ if TYPE_CHECKING:
 
 
 class ArrowStreamable(Protocol):
-    """Anything that gives a stream of Arrow rows: pyarrow tables and readers, pandas and polars DataFrames, DuckDB relations."""
+    """An object that returns a stream of Arrow rows: pyarrow tables and readers, pandas and polars DataFrames, DuckDB relations."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return the stream in a PyCapsule."""
 
 
 class ArrowArrayable(Protocol):
-    """Anything that gives one batch of Arrow rows, such as a struct array of nanoarrow."""
+    """An object that returns one batch of Arrow rows, such as a struct array of nanoarrow."""
 
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
         """Return columns and rows in PyCapsules."""
 
 
 FrameLike: TypeAlias = "ArrowStreamable | ArrowArrayable | Sequence[Mapping[str, object]] | DataFrame | ConnectDataFrame | PandasFrame[Any]"
-"""Rows that an operation takes: Arrow data of any library, a list of dicts, or a Spark DataFrame, whose session does the work then.
+"""Rows to write: Arrow data of any library, a list of dicts, or a Spark DataFrame, whose session does the work.
 
-A stream, such as a pyarrow RecordBatchReader, is read once, and by an append or an overwrite never as a whole.
+A stream, such as a pyarrow RecordBatchReader, is read once; appends and overwrites do not hold it in memory.
 """
 
 At: TypeAlias = int | datetime | None
-"""A snapshot: its id, a time with a zone (the last snapshot at or before it), or None for the newest."""
+"""A snapshot: an id, a time with a zone for the last snapshot at or before it, or None for the newest."""
 
 Where: TypeAlias = str | Condition | Column | Predicate | None
-"""A condition on rows: SQL text in DuckDB's dialect, or one built with :func:`ducklake_core.col`; None for all rows."""
+"""A condition on rows: SQL text in DuckDB's dialect, or a condition built with :func:`ducklake_core.col`; None for all rows."""
 
 Partitions: TypeAlias = Sequence[Mapping[str, object]] | Literal["in_data"]
-"""Partitions of a table, each by the values of all of its keys; or those that rows of the frame are in."""
+"""Partitions of a table, each with the values of all keys, or ``"in_data"`` for the partitions of the written rows."""
 
 SqlParameters: TypeAlias = Sequence[object] | Mapping[str, object] | None
 """Values of the parameters of SQL: by position, by name, or none."""
@@ -60,32 +60,36 @@ WriteMode: TypeAlias = Literal["append", "overwrite", "upsert"]
 SchemaEvolution: TypeAlias = Literal["strict", "additive"]
 
 MissingColumns: TypeAlias = Literal["error", "null"]
-"""Treatment of columns that a frame lacks and that have no default: a :class:`SchemaError`, or NULL in new rows."""
+"""Treatment of columns without a default that a frame lacks: a :class:`SchemaError`, or NULL in new rows."""
 
 ConcurrentAppends: TypeAlias = Literal["fail", "replace"]
-"""Treatment of rows that another writer commits to the replaced slice after the overwrite has read it: fail with a
-conflict, or replace them too."""
+"""Treatment of rows that another writer commits to the replaced slice after the overwrite has read it: raise a conflict, or replace them,
+too."""
 
 RestoredColumns: TypeAlias = Literal["now", "then"]
-"""Columns of a restored table when they were changed since."""
+"""Columns of a restored table if they have changed since: the current ones, or those of the snapshot."""
 
 
 class CommitOptions(CommitMessage, total=False):
-    """Options for the snapshot that an operation makes: author, message and extra information, and its identity.
+    """Options of the snapshot that an operation commits.
 
     Attributes:
-        commit_id: Makes the commit happen once: if a snapshot carries this id already, nothing is done and the result says ``repeated``.
+        commit_id: Makes a repeated operation safe: if a snapshot already has this id, nothing is done, and the result has ``repeated`` set.
     """
 
     commit_id: str | None
 
 
 def resolve_at(reader: CatalogReader, at: At) -> Snapshot:
-    """Return the snapshot that ``at`` means: the newest for None, else by id or time.
+    """Return the snapshot of an ``at`` argument: the newest for None, otherwise by id or time.
+
+    Args:
+        reader: The catalog.
+        at: Snapshot id, time with a zone, or None.
 
     Raises:
         UsageError: ``at`` is neither an id nor a time with a zone.
-        NotFoundError: There is no such snapshot, or it was expired.
+        NotFoundError: The snapshot does not exist or has expired.
     """
     if at is None:
         return reader.latest_snapshot()
@@ -95,10 +99,10 @@ def resolve_at(reader: CatalogReader, at: At) -> Snapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteRequest:
-    """Arguments of a write, as :meth:`DuckLake.write` documents them, checked. Public methods build it from their parameters.
+    """Arguments of a write, checked; see :meth:`DuckLake.write`. Public methods build it from their parameters.
 
     Raises:
-        UsageError: An argument has a wrong value, or belongs to another mode.
+        UsageError: An argument has an invalid value, or belongs to another mode.
     """
 
     name: str
@@ -132,20 +136,22 @@ class WriteRequest:
 
     @property
     def replaces_in_data(self) -> bool:
-        """Return whether the partitions that rows of the frame are in are replaced."""
+        """Return whether the write replaces the partitions of its own rows."""
         return isinstance(self.partitions, str) and self.partitions == "in_data"
 
     def _check_mode(self) -> None:
         if self.mode not in ("append", "overwrite", "upsert"):
-            raise UsageError(f"unknown write mode {shown(self.mode)}: append, overwrite or upsert", parameter="mode")
+            raise UsageError(f"Unknown write mode {shown(self.mode)}. Choose append, overwrite or upsert", parameter="mode")
         for name in ("where", "partitions", "concurrent_appends", "read_at"):
             if getattr(self, name) is not None and self.mode != "overwrite":
-                raise UsageError(f"{name} belongs to overwrite, not to {self.mode}", parameter=name)
+                raise UsageError(
+                    f"{name} applies only to mode='overwrite', not to {self.mode!r}. Remove {name}, or change the mode", parameter=name
+                )
         if self.partitions is not None and self.where is not None:
-            raise UsageError("an overwrite takes where or partitions, not both", parameter="partitions")
+            raise UsageError("An overwrite takes where or partitions, not both. Remove one of them", parameter="partitions")
         arguments.optional(partial(arguments.choice, choices=("fail", "replace")), "concurrent_appends", self.concurrent_appends)
         if self.on and self.mode != "upsert":
-            raise UsageError(f"on belongs to upsert, not to {self.mode}", parameter="on")
+            raise UsageError(f"on applies only to mode='upsert', not to {self.mode!r}. Remove on, or change the mode", parameter="on")
 
 
 def _partitions(given: object) -> tuple[Mapping[str, object], ...]:
@@ -155,23 +161,27 @@ def _partitions(given: object) -> tuple[Mapping[str, object], ...]:
 
 
 def missing_columns_of(given: MissingColumns | None, evolution: SchemaEvolution) -> MissingColumns:
-    """Return what happens to columns that a frame lacks: an error under ``strict`` and NULL under ``additive``, unless given.
+    """Return the treatment of columns that a frame lacks. The default is an error under ``strict`` and NULL under ``additive``.
+
+    Args:
+        given: The argument ``missing_columns``.
+        evolution: The argument ``schema_evolution``.
 
     Raises:
-        UsageError: The value or the schema evolution does not exist.
+        UsageError: One of the values does not exist.
     """
     if evolution not in ("strict", "additive"):
-        raise UsageError(f"unknown schema_evolution {shown(evolution)}: strict or additive", parameter="schema_evolution")
+        raise UsageError(f"Unknown schema_evolution {shown(evolution)}. Choose strict or additive", parameter="schema_evolution")
     if given is None:
         return "error" if evolution == "strict" else "null"
     if given not in ("error", "null"):
-        raise UsageError(f"unknown missing_columns {shown(given)}: error or null", parameter="missing_columns")
+        raise UsageError(f"Unknown missing_columns {shown(given)}. Choose error or null", parameter="missing_columns")
     return given
 
 
 def check_keys(on: Sequence[str], state: TableState) -> None:
-    """Reject an upsert without keys or with columns that the table does not have."""
+    """Reject an upsert without key columns, or with key columns that the table lacks."""
     if not on:
-        raise UsageError(f"an upsert into {state.qualified_name} needs its key columns: on=[...]", table=state.qualified_name)
+        raise UsageError(f"An upsert into {state.qualified_name} needs key columns. Pass on=[...]", table=state.qualified_name)
     for name in on:
         state.schema.column(name)

@@ -1,4 +1,4 @@
-"""The handles of a lake that internals share, and a cache of table states per schema version."""
+"""Handles of a lake for internal modules, and a cache of table states per schema version."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from ducklake_core.storage.filesystems import Storage
 
 MAX_TABLES = 1000
 RECENT_SECONDS = 1.0
-"""Maximum age of a base for an append. What others have committed since is read by the commit, so that an older base costs more than
-reading the newest snapshot does; it is no less right."""
+"""Maximum age, in seconds, of a base for an append. The commit reads all later snapshots, so an old base is correct, but costs more than
+reading the newest snapshot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LakeContext:
-    """A lake's catalog, files and cached table states.
+    """The catalog, the files and the cached table states of a lake.
 
     Attributes:
         database: The catalog's database.
         info: Version, data path and encryption of the lake.
-        storage: How to reach its files; picklable.
-        table_cache: Table states that were read before.
+        storage: Opens files; picklable.
+        table_cache: Cached table states.
     """
 
     database: Database
@@ -41,7 +41,7 @@ class LakeContext:
     table_cache: TableStateCache
 
     def counted(self, size: Size) -> TableInfo:
-        """Complete a table's size by counting in its files what the catalog does not know."""
+        """Complete a table's size with numbers that only its files contain."""
         if size.plan is None:
             return size.info
         from ducklake_core.engines.arrow.read import count_rows
@@ -50,17 +50,17 @@ class LakeContext:
 
     @contextmanager
     def reader(self) -> Iterator[CatalogReader]:
-        """Open a reader of the catalog: one short read transaction that sees one state of it."""
+        """Open a reader of the catalog. It uses one short transaction, so that everything it reads is consistent."""
         with self.database.read() as connection:
             yield CatalogReader(connection, self.info, self.database.tables)
 
 
 class History:
-    """Table states by name, all read in the history of one snapshot: the newest that was read or committed.
+    """Table states by name, in the history of one snapshot: the newest that was read or committed.
 
-    Every change of columns, keys, names or tables moves ``schema_version``, by the same rule that lets sessions of
-    DuckDB keep their catalog. What may change without it (options, tables of inlined rows, whether there are inlined deletes) is
-    read again for readers of rows; writers of new files need none of it.
+    Every change of columns, keys, names or tables increases ``schema_version``; sessions of DuckDB rely on the same rule. What may
+    change without it (options, tables of inlined rows, whether there are inlined deletes) is read again for readers of rows. Writers of
+    new files do not need it.
     """
 
     def __init__(self) -> None:
@@ -73,17 +73,17 @@ class History:
         return None if self._newest is None else self._newest[1]
 
     def note(self, snapshot: Snapshot, options: StoredOptions) -> None:
-        """Keep what was the newest snapshot a moment ago, a later one of this history, and the options with it."""
+        """Store the newest snapshot of this history, with its options."""
         if self._newest is None or snapshot.id >= self._newest[1].id:
             self._newest = (time.monotonic(), snapshot, options)
 
     def forget_options(self) -> None:
-        """Make the next append read the options, after a change of them."""
+        """Discard the options, so that the next append reads them."""
         if self._newest is not None:
             self._newest = (self._newest[0], self._newest[1], None)
 
     def recent(self, schema: str, table: str) -> Base | None:
-        """Return a base for an append to a known table, None when it has to be read."""
+        """Return a base for an append to a cached table, None if it has to be read."""
         if self._newest is None or time.monotonic() - self._newest[0] > RECENT_SECONDS:
             return None
         _, snapshot, options = self._newest
@@ -92,26 +92,26 @@ class History:
         return Base(snapshot=snapshot, options=options, history=self, is_recent=True)
 
     def remember(self, schema: str, table: str, state: TableState) -> None:
-        """Keep a state that was just read, under the name of the request."""
-        # Rare, and cheap to repair: a state is read again at its next use.
+        """Cache a state that was just read, under the requested name."""
+        # Rarely happens, and is cheap: a state is read again at its next use.
         if len(self._states) >= MAX_TABLES:
             self._states.clear()
         self._states[folded(schema), folded(table)] = state
 
     def table_id(self, schema: str, table: str) -> int:
-        """Return the id of the table that is remembered under a name, of any snapshot; ``NOTHING`` for none."""
+        """Return the id of the cached table with a name, at any snapshot; ``NOTHING`` if there is none."""
         known = self._states.get((folded(schema), folded(table)))
         return NOTHING if known is None else known.id
 
     def current(self, now: Current, snapshot: Snapshot, schema: str, table: str) -> TableState | None:
-        """Return the table at a snapshot of this history for readers, with what was just read; None when it has to be read."""
+        """Return the table at a snapshot of this history, for readers, including what was just read; None if it has to be read."""
         state = self.at(snapshot, schema, table, now.options)
         if state is None:
             return None
         return replace(state, inlined_tables=now.inlined_tables, has_inlined_deletes=now.has_inlined_deletes)
 
     def read(self, database: Database, base: Snapshot, schema: str, table: str) -> TableState | None:
-        """Return the table at a base of this history for readers, in one statement; None when it has to be read as a whole."""
+        """Return the table at a base of this history, for readers, in one query; None if it has to be read completely."""
         table_id = self.table_id(schema, table)
         if table_id == NOTHING:
             return None
@@ -119,9 +119,9 @@ class History:
         return None if now.known is None or not is_same_snapshot(now.known, base) else self.current(now, base, schema, table)
 
     def at(self, snapshot: Snapshot, schema: str, table: str, options: StoredOptions) -> TableState | None:
-        """Return the table at a snapshot of this history, None when it has to be read."""
+        """Return the table at a snapshot of this history, None if it has to be read."""
         state = self._states.get((folded(schema), folded(table)))
-        # Equal schema versions mean that no definition changed in between. A state of a later snapshot is of no use: it may belong to a
+        # Equal schema versions mean that no definition changed in between. A state of a later snapshot cannot be used: it may belong to a
         # table that did not exist yet.
         if state is None or state.schema_version != snapshot.schema_version or state.snapshot_id > snapshot.id:
             return None
@@ -131,13 +131,13 @@ class History:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Base:
-    """The base that a transaction is planned on.
+    """The base snapshot of a transaction.
 
     Attributes:
         snapshot: The snapshot.
-        options: Options of the lake then.
-        history: What is remembered of its history.
-        is_recent: Whether it was seen before the call, so that the commit has to prove that it still holds.
+        options: Options of the lake at that time.
+        history: Cached states of its history.
+        is_recent: Whether it was read before the call, so that the commit has to check that it is still valid.
     """
 
     snapshot: Snapshot
@@ -147,26 +147,30 @@ class Base:
 
 
 class TableStateCache:
-    """The cache of one lake object. It is emptied when the catalog turns out to be another one."""
+    """The cache of one lake object. It is emptied if the catalog was replaced by another one."""
 
     def __init__(self) -> None:
         self._history = History()
 
     def read(self, database: Database, info: LakeInfo) -> Base:
-        """Return the newest snapshot as a base. When it does not follow the last one that was seen, everything else is forgotten.
+        """Return the newest snapshot as a base. If it does not follow the last one that was read, the cache is emptied.
+
+        Args:
+            database: The catalog.
+            info: Settings of the lake.
 
         Raises:
-            CatalogError: The catalog is that of a lake with other settings.
+            CatalogError: The catalog belongs to a lake with other settings.
         """
         history, now = self._current(database, info)
         return Base(snapshot=now.snapshot, options=now.options, history=history)
 
     def _current(self, database: Database, info: LakeInfo, schema: str = "", table: str = "") -> tuple[History, Current]:
         history, known = self._history, self._history.newest
-        # One statement reads the newest snapshot and the last known one. If the known one is missing or differs, the catalog was replaced
-        # (by a backup, say) or the snapshot has expired, and nothing remembered is certain.
+        # One query reads the newest snapshot and the last known one. If the known one is missing or differs, the catalog was replaced (for
+        # example by a backup) or the snapshot has expired, and no cached state is certain.
         now = read_current(database, NOTHING if known is None else known.id, history.table_id(schema, table))
-        # Appends are built on what is noted here.
+        # Appends use what is stored here.
         check_same_lake(info, now.options)
         if known is not None and (now.known is None or not is_same_snapshot(now.known, known)):
             history = self._history = History()
@@ -183,19 +187,19 @@ class TableStateCache:
         *,
         suggest: bool,
     ) -> TableState:
-        """Return the table at the newest snapshot: as it is remembered where no definition has changed, with what may change without one.
+        """Return the table at the newest snapshot, from the cache if no definition has changed. Reads again what may change without that.
 
         Args:
             database: The catalog.
-            info: The lake's settings.
-            reader: Opens a read transaction on it.
-            schema: The schema's name.
-            name: The table's name.
+            info: Settings of the lake.
+            reader: Opens a read transaction on the catalog.
+            schema: Name of the schema.
+            name: Name of the table.
             suggest: Whether the error names similar tables.
 
         Raises:
             NotFoundError: There is no such table.
-            CatalogError: The catalog is that of a lake with other settings.
+            CatalogError: The catalog belongs to a lake with other settings.
         """
         history, now = self._current(database, info, schema, name)
         state = history.current(now, now.snapshot, schema, name)
@@ -203,19 +207,19 @@ class TableStateCache:
             with reader() as opened:
                 snapshot = opened.latest_snapshot()
                 state = opened.table(schema, name, snapshot.id, suggest=suggest)
-            # Of another snapshot, it is unknown here whether it is one of this history.
+            # It is not known whether a state of another snapshot belongs to this history.
             if is_same_snapshot(snapshot, now.snapshot):
                 history.remember(schema, name, state)
         return state
 
     def recent(self, schema: str, table: str) -> Base | None:
-        """See :meth:`History.recent`."""
+        """Return a base for an append to a cached table; see :meth:`History.recent`."""
         return self._history.recent(schema, table)
 
     def forget(self) -> None:
-        """Read everything again from now on."""
+        """Discard all cached states."""
         self._history = History()
 
     def forget_options(self) -> None:
-        """See :meth:`History.forget_options`."""
+        """Discard the cached options; see :meth:`History.forget_options`."""
         self._history.forget_options()

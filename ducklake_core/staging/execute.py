@@ -1,4 +1,4 @@
-"""Applies one step of a transaction to a table's rows, which are found on the base snapshot with the earlier steps laid over it."""
+"""Apply one step of a transaction to the rows of a table: those of the base snapshot with the earlier steps applied."""
 
 from __future__ import annotations
 
@@ -65,25 +65,30 @@ class StepExecutor:
     """Applies steps to staged tables.
 
     Args:
-        lake: Whose tables.
-        registration: Records the write ids that file names carry.
+        lake: The lake of the tables.
+        registration: Registers the write ids in file names.
 
     Attributes:
-        targets: Where delete files of each table were written last, by table id.
+        targets: Target of the last delete files of each table, by table id.
     """
 
     def __init__(self, lake: LakeContext, registration: WriteRegistration) -> None:
         self._lake = lake
         self._registration = registration
-        # DuckDB's now() is when its transaction began.
+        # DuckDB's now() is the start of its transaction.
         self._began = datetime.now(UTC)
         self.targets: dict[int, DeleteTarget] = {}
 
     def apply(self, staged: StagedTable, step: Step, base: Snapshot) -> list[str]:
-        """Apply a step to a table; when it fails, the files that it has begun are swept.
+        """Apply a step to a table. If it fails, the files that it has started are deleted.
+
+        Args:
+            staged: The table.
+            step: The step.
+            base: The base snapshot.
 
         Returns:
-            Full paths of the files that it has written, which are written again when it is carried out again.
+            Full paths of the files that it has written. They are written again if the step is applied again.
         """
         rows = staged.rows
         match step:
@@ -115,7 +120,7 @@ class StepExecutor:
                 assert_never(step)
 
     def _alter(self, staged: StagedTable, step: Altered, base: Snapshot) -> list[str]:
-        """Change the definition; rows already staged for the catalog are converted to the new columns."""
+        """Change the definition. Rows that are staged for the catalog are converted to the new columns."""
         if step.proves is not None:
             overlay = partial(self._over, staged)
             check_no_nulls(self._lake, readable(staged, base), step.proves[0], step.session, overlay)
@@ -132,7 +137,7 @@ class StepExecutor:
         return [path for part, stays in zip(rows.inlined, fits, strict=True) if not stays for path in self._move_to_files(staged, part)]
 
     def _move_to_files(self, staged: StagedTable, part: StagedInlined) -> list[str]:
-        """Write staged rows to files after all, where the catalog cannot hold their columns."""
+        """Write staged inlined rows to files, because the catalog cannot store their columns."""
         write = self.write_state(staged)
         rows = part.in_arrow(write.schema)
         if part.is_changed:
@@ -144,7 +149,7 @@ class StepExecutor:
 
     @contextmanager
     def _target(self, staged: StagedTable, base: Snapshot) -> Iterator[DeleteTarget]:
-        """Decide where delete files of a table are written; when the block fails, those that it has written are swept."""
+        """Return the target for delete files of a table. If the block fails, the delete files that it has written are deleted."""
         info, options = self._lake.info, Options.from_mapping(staged.state.options)
         write_id = paths.write_id()
         self._registration.add(write_id)
@@ -152,7 +157,7 @@ class StepExecutor:
             directory=info.checked_location(staged.state.path, f"table {staged.name}", table=staged.name),
             data_path=info.data_path,
             write_id=write_id,
-            # Files that store this id are written again if the commit becomes a later snapshot.
+            # Files that store this id are written again if the commit gets another snapshot id.
             assumed_snapshot=base.id + 1,
             encrypted=info.encrypted,
             inlined_rows=options.data_inlining_row_limit,
@@ -168,15 +173,15 @@ class StepExecutor:
     def _change(
         self, staged: StagedTable, step: ChangeRows | RestoreRows, base: Snapshot, target: DeleteTarget
     ) -> tuple[ChangedRows, StagedRows]:
-        """Find the rows that a change is about, and write what becomes of them."""
+        """Find the rows that a change affects, and write their new versions."""
         given = inserted_columns(step.request) if isinstance(step, ChangeRows) else None
         storage, write = self._lake.storage, self.write_state(staged, given=given, write_id=target.write_id)
         where = step.narrowing() if isinstance(step, ChangeRows) else None
         state = readable(staged, base)
         if isinstance(step, RestoreRows) and staged.committed is not None and not (staged.rows.files or staged.rows.inlined):
-            # Rows that a restore deletes need not fit the columns that it leaves behind.
+            # Rows that a restore deletes need not fit the restored columns.
             state = staged.committed
-        # ``rowid`` keeps the identity of changed rows; ``file_row_number`` is the position that hides their old version.
+        # ``rowid`` keeps the identity of changed rows; ``file_row_number`` is the position at which their old version is hidden.
         plan = self._over(staged, self._committed_plan(state, None, where, ("rowid", "file_row_number")))
         if isinstance(step, ChangeRows):
             inlines = step.inline is not False and may_inline(write.schema, write.format_version)
@@ -185,7 +190,7 @@ class StepExecutor:
                 plan, step.request, target, write, storage, source=step.source, session=step.session, keep=keep, named=self.named
             )
         else:
-            # Earlier rows in the columns that the table has when the transaction ends, by their ids.
+            # Earlier rows, in the columns that the table has at the end of the transaction, by column id.
             then = replace(step.then, schema=state_schema(staged, base))
             changed = restore_rows(plan, self._committed_plan(then, None), target, write, storage, step.session, named=self.named)
         rows = staged.rows.without(changed.deletions)
@@ -201,10 +206,10 @@ class StepExecutor:
         return changed, rows
 
     def _few(self, rows: pa.Table | None, write: WriteState) -> tuple[InlinedRows | None, tuple[WrittenFile, ...]]:
-        """Inline changed rows when they are few, else write them to files."""
+        """Store changed rows in the catalog if there are few, otherwise in files."""
         if rows is None:
             return None, ()
-        # Changed rows carry their row id in a further column, which is no column of the table.
+        # Changed rows have their row id in an additional column, which is no column of the table.
         is_updated = ROW_ID_COLUMN in rows.column_names
         plain = rows.drop_columns([ROW_ID_COLUMN]) if is_updated else rows
         inlined, _ = inlined_part(ArrowFrame(data=plain, schema=write.schema), write)
@@ -220,7 +225,7 @@ class StepExecutor:
         row_constraint: Predicate | None = None,
         write_id: str | None = None,
     ) -> WriteState:
-        """Build the settings that the files of a table are written with, for rows that have the given columns, or all when None."""
+        """Return the settings for writing files of a table, for rows that have the given columns, or all columns if None."""
         state = new_write_state(
             staged.state,
             self._lake.info,
@@ -232,8 +237,8 @@ class StepExecutor:
         if write_id is None:
             self._registration.add(state.write_id)
         abilities = self._lake.database.abilities
-        # DuckDB's flush reads inlined rows back from the catalog. Where the catalog holds values in other types than the table, the rule
-        # decides which rows that flush sorts and splits correctly; other rows go to files.
+        # DuckDB's flush reads inlined rows from the catalog. If the catalog stores values in other types than the table, this rule decides
+        # which rows that flush sorts and splits correctly; all other rows are written to files.
         if abilities.inlined_as_is or not abilities.duckdb_flushes:
             return state
         by = abilities.inlined_sorting
@@ -241,7 +246,7 @@ class StepExecutor:
         return replace(state, flush=rule)
 
     def named(self, files: Sequence[str]) -> frozenset[str]:
-        """Find which of some files the catalog names; a sweep must not delete them."""
+        """Return the files that the catalog contains. A sweep must not delete them."""
         with self._lake.reader() as reader:
             return named_files(reader, files)
 
@@ -253,7 +258,7 @@ class StepExecutor:
         where: str | Predicate | Condition | Column | None = None,
         virtual: Sequence[str] = ("file_row_number",),
     ) -> ScanPlan:
-        """Return a scan of a table as the transaction has made it."""
+        """Return a scan of a table that includes the changes of the transaction."""
         return self._over(staged, self._committed_plan(readable(staged, base), columns, where, virtual))
 
     @staticmethod
@@ -274,7 +279,7 @@ class StepExecutor:
 
 
 def readable(staged: StagedTable, base: Snapshot) -> TableState:
-    """Return the table at the base snapshot with the columns that the transaction leaves behind, which old files are read in as well."""
+    """Return the table at the base snapshot with the final columns of the transaction, in which old files are read, too."""
     state, committed = staged.state, staged.committed
     schema = state_schema(staged, base)
     if committed is None:
@@ -283,5 +288,5 @@ def readable(staged: StagedTable, base: Snapshot) -> TableState:
 
 
 def state_schema(staged: StagedTable, base: Snapshot) -> Schema:
-    """Return the columns that the transaction leaves behind, new ones as of the snapshot that it makes."""
+    """Return the final columns of the transaction. New columns begin with the snapshot that it commits."""
     return committed_at(staged.state.schema, base.id + 1)

@@ -1,4 +1,4 @@
-"""Lakes by a name: their addresses and secrets come from a file, or from environment variables, and not from the program.
+"""Find the settings of a lake by its name, in a file or in environment variables, so that programs contain no addresses and secrets.
 
     # ducklake.toml
     [lakes.sales]
@@ -10,7 +10,7 @@
     DUCKLAKE_SALES__CATALOG=postgresql+psycopg://me:secret@db/lake
     DUCKLAKE_SALES__STORAGE_OPTIONS__S3__KEY=...
 
-A variable wins over the file, setting by setting.
+Each variable takes precedence over the same setting in the file.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _FILE_CATALOGS = re.compile(r"(?P<kind>(?:ducklake:)?(?:sqlite|duckdb):(?:///)?|
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class LakeSpec:
-    """Settings that open a lake: arguments of :meth:`DuckLake.connect`. Its repr shows no value of any of them, as they may be secrets.
+    """Settings of a lake: arguments of :meth:`DuckLake.connect`. Its repr contains no values, because they may be secrets.
 
     Attributes:
-        name: What the lake is called here.
-        sources: The file, and the variables, that say so.
+        name: Name of the lake.
+        sources: The file and the variables that contain the settings.
     """
 
     name: str
@@ -60,18 +60,19 @@ _SETTINGS = (*_STRINGS, *_FLAGS, "allowed_paths", "storage_options")
 
 
 def find_lake(name: str, *, directory: Path | None = None, environment: Mapping[str, str] | None = None) -> LakeSpec:
-    """Return the settings by which the lake of a name is opened.
+    """Return the settings of a lake by its name.
 
-    The file is ``ducklake.toml`` in the working directory, or in the nearest directory above it that has one with this lake in it, or
-    else ``~/.config/ducklake.toml`` (``$XDG_CONFIG_HOME`` instead of ``~/.config`` where it is set).
+    The file is ``ducklake.toml`` in the working directory, otherwise in the nearest parent directory whose file defines this lake,
+    otherwise ``~/.config/ducklake.toml`` (``$XDG_CONFIG_HOME/ducklake.toml`` if that variable is set).
 
     Args:
-        directory: Where to begin, the working directory when None.
-        environment: Variables, those of the process when None.
+        name: Name of the lake.
+        directory: Directory to start from. Default: the working directory.
+        environment: Environment variables. Default: those of the process.
 
     Raises:
-        NotFoundError: No file and no variable speaks of the lake.
-        UsageError: A file that cannot be read, a setting that does not exist or cannot have its value. No message repeats a value.
+        NotFoundError: No file or variable defines the lake.
+        UsageError: A file cannot be parsed, or a setting is unknown or has an invalid value. Messages never contain values.
     """
     variables = os.environ if environment is None else environment
     known: list[str] = []
@@ -87,15 +88,15 @@ def find_lake(name: str, *, directory: Path | None = None, environment: Mapping[
     from_variables = _of_variables(name, variables)
     settings = _merged(settings, from_variables)
     if not settings:
-        where = ", ".join(str(path) for path in places) or f"{FILE_NAME} is in no directory from {directory or Path.cwd()} upwards"
+        where = ", ".join(str(path) for path in places) or f"no {FILE_NAME} in {directory or Path.cwd()} and its parents"
         near = similar_in_brackets(name, known)
         raise NotFoundError(
-            f"there is no lake {name!r}{near}: write [lakes.{name}] with its catalog into {FILE_NAME}, or set {_prefix(name)}CATALOG; "
-            f"looked at: {where}",
+            f"Lake {name!r} is not defined{near}. Add [lakes.{name}] with its catalog to {FILE_NAME}, or set {_prefix(name)}CATALOG. "
+            f"Searched: {where}",
             lake=name,
         )
     if "catalog" not in settings:
-        raise UsageError(f"the lake {name!r} has no catalog: set {_prefix(name)}CATALOG, or catalog in {FILE_NAME}", lake=name)
+        raise UsageError(f"Lake {name!r} has no catalog. Set catalog in {FILE_NAME}, or the variable {_prefix(name)}CATALOG", lake=name)
     return LakeSpec(name=name, sources=(*sources, *(() if not from_variables else (f"{_prefix(name)}*",))), **settings)  # type: ignore[arg-type]
 
 
@@ -111,19 +112,21 @@ def _lakes(path: Path) -> Mapping[str, object]:
     try:
         found = tomllib.loads(path.read_text("utf-8")).get("lakes", {})
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read {path}: {type(error).__name__}", path=str(path)) from None
+        raise UsageError(
+            f"File {path} cannot be read ({type(error).__name__}). Check its permissions and encoding", path=str(path)
+        ) from None
     except tomllib.TOMLDecodeError as error:
         place = re.search(r"\(at [^()]*\)", str(error))
-        raise UsageError(f"{path} is no TOML {place[0] if place else ''}".rstrip(), path=str(path)) from None
+        raise UsageError(f"File {path} is not valid TOML {place[0] if place else ''}".rstrip(), path=str(path)) from None
     if not isinstance(found, Mapping):
-        raise UsageError(f"lakes in {path} must be tables: [lakes.name]", path=str(path))
+        raise UsageError(f"File {path} must define lakes as tables: [lakes.name]", path=str(path))
     return found
 
 
 def _of_file(given: object, name: str, path: Path) -> dict[str, object]:
     what = f"[lakes.{name}] of {path}"
     if not isinstance(given, Mapping):
-        raise UsageError(f"{what} must be a table", lake=name)
+        raise UsageError(f"{what} must be a table of settings", lake=name)
     found = {key: _checked(key, value, what) for key, value in given.items()}
     if "catalog" in found:
         found["catalog"] = relative_to(str(found["catalog"]), path.parent)
@@ -141,7 +144,7 @@ def _checked(key: str, value: object, what: str) -> object:
         return value
     if key not in _SETTINGS:
         near = similar(key, _SETTINGS)
-        raise UsageError(f"{what} has a setting {shown(key)} that does not exist; {near or 'there are: ' + ', '.join(_SETTINGS)}")
+        raise UsageError(f"{what} has the unknown setting {shown(key)}; {near or 'settings are ' + ', '.join(_SETTINGS)}")
     wanted = (
         "a string" if key in _STRINGS else "true or false" if key in _FLAGS else "a list of strings" if key == "allowed_paths" else "tables"
     )
@@ -149,7 +152,7 @@ def _checked(key: str, value: object, what: str) -> object:
 
 
 def relative_to(catalog: str, folder: Path) -> str:
-    """Return the address of a catalog, with the relative path of a file meant from a folder.
+    """Return the address of a catalog, in which a relative file path is resolved against a folder.
 
     >>> relative_to("sqlite:///lake.sqlite", Path("/project")), relative_to("ducklake:lake.ducklake", Path("/project"))
     ('sqlite:////project/lake.sqlite', 'ducklake:/project/lake.ducklake')
@@ -187,13 +190,15 @@ def _put(options: object, parts: list[str], value: object, variable: str) -> Non
         assert isinstance(options, dict)
         options = options.setdefault(part, {})
         if not isinstance(options, dict):
-            raise UsageError(f"the variable {variable} belongs below one that has a value of its own")
+            raise UsageError(
+                f"The environment variable {variable} sets an option below another variable that already has a value. Remove one of the two"
+            )
     assert isinstance(options, dict)
     options[parts[-1]] = value
 
 
 def _merged(under: Mapping[str, object], over: Mapping[str, object]) -> dict[str, object]:
-    """Return both, mappings key by key, where the second wins."""
+    """Return both mappings merged key by key. The second takes precedence."""
     found = dict(under)
     for key, value in over.items():
         below = found.get(key)

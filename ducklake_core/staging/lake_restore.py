@@ -1,4 +1,4 @@
-"""From two snapshots to what makes a lake the earlier one again: what goes, what comes back, what changes."""
+"""Compute the changes that restore a whole lake to an earlier snapshot."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _Stage = Callable[["StagedTable", "Step"], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Content:
-    """The contents of a lake at one snapshot, by id; schemas by name, because one that was made again is as good."""
+    """The contents of a lake at one snapshot, by id. Schemas are by name, because a re-created schema can be kept."""
 
     schemas: dict[str, SchemaState]
     tables: dict[int, TableListing]
@@ -45,13 +45,14 @@ class _Content:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LakeRestore:
-    """The way from one snapshot back to an earlier one.
+    """The differences between the current lake and an earlier snapshot.
 
     Attributes:
-        now: What the lake has; ``then`` what it had.
-        altered: Tables that both have, of which the definition may differ, as they were.
-        changed_rows: Those of which rows may differ, as they were.
-        dropped_tables: Tables that the lake has no longer, as they were.
+        now: Current contents.
+        then: Earlier contents.
+        altered: Tables that exist in both, in their earlier state, whose definition may differ.
+        changed_rows: Tables that exist in both, in their earlier state, whose rows may differ.
+        dropped_tables: Tables that no longer exist, in their earlier state.
     """
 
     now: _Content
@@ -62,7 +63,7 @@ class LakeRestore:
 
     @classmethod
     def plan(cls, reader: CatalogReader, then: Snapshot, base: Snapshot) -> LakeRestore:
-        """Compare two snapshots. Tables that are the same at both are not compared one by one."""
+        """Compare two snapshots. Tables that are the same at both are not compared individually."""
         before, now = _Content.read(reader, then.id), _Content.read(reader, base.id)
         both = before.tables.keys() & now.tables.keys()
         defined = both & changed_definitions(reader, then.id)
@@ -72,7 +73,7 @@ class LakeRestore:
             if table.rows or table.unknown is not None
             for number in (table.id_before, table.id_after)
         }
-        # A table that was renamed, or whose columns were changed, is compared under two names or in two forms: its rows are compared.
+        # A table that was renamed, or whose columns changed, has two names or two forms, so its rows are compared.
         changed = (both & rows) | defined
         states = {number: reader.table_by_id(number, then.id) for number in sorted(changed | (before.tables.keys() - both))}
         return cls(
@@ -84,9 +85,9 @@ class LakeRestore:
         )
 
     def stage_definitions(self, catalog: StagedCatalog, stage: _Stage) -> None:
-        """Stage everything but rows and dropped tables: first what goes, then schemas and names, then what comes back."""
-        # The order matters: drops free names, schemas come before their tables, tables get their names before definitions are looked up by
-        # them, and views and macros come last because they name tables.
+        """Stage everything except rows and dropped tables: first drops, then schemas and names, then restored objects."""
+        # The order matters: drops free names, schemas come before their tables, tables get their names before definitions are found by
+        # name, and views and macros come last because they use tables.
         self._drop(catalog)
         for name, schema in self.then.schemas.items():
             if name not in self.now.schemas:
@@ -126,7 +127,7 @@ class LakeRestore:
                 catalog.drop_macro(found)
 
     def _rename(self, catalog: StagedCatalog, stage: _Stage) -> None:
-        """Give tables and views their old names, by way of unused names, because some may have changed places."""
+        """Give tables and views their old names, through unused names, because some may have been exchanged."""
         tables = [(self.now.tables[i], table) for i, table in self.then.tables.items() if i in self.now.tables]
         renamed = [(now, then, uuid7()) for now, then in tables if now.name != then.name]
         seen = [(self.now.views[i], view) for i, view in self.then.views.items() if i in self.now.views]

@@ -1,4 +1,4 @@
-"""The catalog as an open transaction sees it: its base snapshot plus staged schemas, tables and views."""
+"""The catalog as an open transaction sees it: the base snapshot with staged schemas, tables and views."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class StagedSchemas:
     """Schemas by their paths.
 
     Args:
-        lake: Whose catalog.
-        base: The snapshot that the transaction is planned on.
+        lake: The lake.
+        base: The base snapshot of the transaction.
 
     Attributes:
-        definitions: Staged changes of definitions that belong to no staged table, in the order of the request.
+        definitions: Staged changes of definitions that belong to no staged table, in order.
     """
 
     def __init__(self, lake: LakeContext, base: Snapshot) -> None:
@@ -44,7 +44,7 @@ class StagedSchemas:
         self._last_local_id = 0
 
     def find_schema(self, path: str) -> SchemaState | None:
-        """Return the schema with a path, None when there is none."""
+        """Return the schema with a path, None if there is none."""
         if folded(path) in self._schemas:
             return self._schemas[folded(path)]
         return next((state for state in self._committed() if folded(state.name) == folded(path)), None)
@@ -63,17 +63,21 @@ class StagedSchemas:
         return state
 
     def schema_called(self, text: str, *, if_exists: bool = False) -> SchemaState | None:
-        """Return the schema that an argument names: by its path, or else one at the top whose name is the whole text.
+        """Return the schema that an argument names: by its path, otherwise a top-level schema with exactly this name.
+
+        Args:
+            text: The argument.
+            if_exists: Whether to return None if there is no such schema. Default: False.
 
         Raises:
-            NotFoundError: It does not exist, and ``if_exists`` is not set.
+            NotFoundError: It does not exist, and ``if_exists`` is False.
         """
         path, whole = schemas_meant(text)
         found = self.find_schema(path) or self.find_schema(whole)
         return found if found is not None or if_exists else self.schema(path)
 
     def schemas_within(self, state: SchemaState) -> list[SchemaState]:
-        """Return the schemas directly in a schema."""
+        """Return the schemas directly within a schema."""
         known = {folded(one.name): one for one in (*self._committed(), *self._schemas.values())}
         return [one for one in known.values() if folded(parent_schema(one.name) or "") == folded(state.name)]
 
@@ -81,21 +85,21 @@ class StagedSchemas:
         """Stage a new schema.
 
         Args:
-            path: Its path.
-            or_existing: Whether one that another writer makes meanwhile will do.
-            with_parents: Whether to make the schemas around it too where they are missing.
+            path: Path of the schema.
+            or_existing: Whether to use the schema if another writer creates it meanwhile. Default: False.
+            with_parents: Whether to create missing parent schemas, too. Default: False.
 
         Raises:
-            NotFoundError: The schema that it is to be in does not exist.
-            UnsupportedFeatureError: It is to be in one, and the lake's version has no such schemas.
+            NotFoundError: The parent schema does not exist.
+            UnsupportedFeatureError: The schema has a parent, and the lake's version does not support this.
         """
         if not path or path == '""':
-            raise UsageError("a schema needs a name")
+            raise UsageError("The name of the schema is empty. Pass a name")
         around, version = parent_schema(path), self._lake.info.format_version
         if around is not None and not version.has_parent_schemas:
             raise UnsupportedFeatureError(
-                f"schema {path} would be in schema {around}: lakes of version {version} have no schemas in schemas. Migrate the lake to "
-                f"version 1.1, or write {dotted((path,))} for one schema whose name has dots",
+                f"Schema {path} cannot be created in schema {around}, because lakes of version {version} do not support nested schemas. "
+                f"Migrate the lake to version 1.1, or write {dotted((path,))} for one schema whose name contains dots",
                 feature="nested schemas",
                 schema=path,
             )
@@ -108,19 +112,19 @@ class StagedSchemas:
         return state
 
     def tag_schema(self, state: SchemaState, key: str, value: str | None) -> None:
-        """Stage another tag of a schema; the last one of a key counts."""
+        """Stage a tag of a schema. A later tag with the same key replaces it."""
 
         def is_earlier(action: Action) -> bool:
             return isinstance(action, TagSchema) and (action.schema_id, action.key) == (state.id, key)
 
         self.definitions = [action for action in self.definitions if not is_earlier(action)]
         stored = state.comment if key == "comment" else state.tags.get(key)
-        # The same again is no change, as it is none of a table.
+        # The same tag again is no change, as for tables.
         if value != stored:
             self.definitions.append(TagSchema(schema_id=state.id, name=state.name, key=key, value=value))
 
     def _forget_schema(self, state: SchemaState) -> None:
-        """Stage the end of a schema in which nothing is left."""
+        """Stage dropping an empty schema."""
         if state.id >= 0:
             self.definitions.append(DropSchema(schema_id=state.id, name=state.name))
         else:
@@ -138,13 +142,13 @@ class StagedSchemas:
 
 
 class StagedCatalog(StagedSchemas):
-    """Schemas and tables by name, those that the transaction creates included and those that it drops left out.
+    """Schemas and tables by name, including those that the transaction creates, without those that it drops.
 
     Args:
-        lake: Whose catalog.
-        base: The snapshot that the transaction is planned on.
-        options: Options stored in the catalog then.
-        history: What is remembered of tables in the base's history.
+        lake: The lake.
+        base: The base snapshot of the transaction.
+        options: Options in the catalog at that time.
+        history: Cached states of the base's history.
     """
 
     def __init__(self, lake: LakeContext, base: Snapshot, options: StoredOptions, history: History) -> None:
@@ -157,20 +161,20 @@ class StagedCatalog(StagedSchemas):
 
     @property
     def tables(self) -> tuple[StagedTable, ...]:
-        """The tables that calls have named so far."""
+        """Tables that calls have used so far."""
         return tuple(self._tables.values())
 
     @property
     def views(self) -> tuple[StagedView, ...]:
-        """The views that calls have named so far."""
+        """Views that calls have used so far."""
         return tuple(self._views.values())
 
     @contextmanager
     def whole_or_nothing(self) -> Iterator[None]:
-        """Undo everything that a failing block has staged, so that its error can be caught and the transaction continued."""
+        """Undo all staged changes of a failing block, so that the caller can catch its error and continue the transaction."""
         definitions, schemas, tables = list(self.definitions), dict(self._schemas), dict(self._tables)
         views = {key: replace(staged) for key, staged in self._views.items()}
-        # Of thousands of tables a call touches few: only those are copied.
+        # A call touches few of possibly thousands of tables: only those are copied.
         touched = self._touched = {}
         try:
             yield
@@ -182,19 +186,19 @@ class StagedCatalog(StagedSchemas):
             self._touched = None
 
     def find_table(self, name: str, *, only_append: bool = False) -> StagedTable | None:
-        """Return the table with a name, None when there is none; see :meth:`table`."""
+        """Return the table with a name, None if there is none; see :meth:`table`."""
         try:
             return self.table(name, only_append=only_append, suggest=False)
         except NotFoundError:
             return None
 
     def table(self, name: str, *, only_append: bool = False, suggest: bool = True) -> StagedTable:
-        """Get the staged form of the table with a name.
+        """Return the staged form of the table with a name.
 
         Args:
             name: ``table`` or ``schema.table``.
-            only_append: Whether a remembered state will do (see table_cache.py).
-            suggest: Whether the error names similar tables.
+            only_append: Whether a cached state suffices (context.py). Default: False.
+            suggest: Whether the error names similar tables. Default: True.
 
         Raises:
             NotFoundError: It does not exist.
@@ -204,7 +208,7 @@ class StagedCatalog(StagedSchemas):
         staged = self._tables.get(key)
         if staged is not None and self._touched is not None:
             self._touched.setdefault(key, replace(staged))
-        # A remembered state is good for appends alone; any other call reads the table, and keeps what was staged.
+        # A cached state suffices for appends only; any other call reads the table, and keeps what was staged.
         if staged is not None and not (staged.remembered and not only_append):
             return staged
         state = self._history.at(self.base, schema_name, table_name, self.options) if only_append else None
@@ -218,10 +222,10 @@ class StagedCatalog(StagedSchemas):
             staged.committed, staged.remembered = state, False
             return staged
         if self.is_dropped(state.id):
-            raise NotFoundError(f"table {name} was dropped in this transaction", table=name)
+            raise NotFoundError(f"Table {name} does not exist: this transaction has dropped it", table=name)
         # The base snapshot still has the old name of a table that the transaction renamed.
         if any(other.committed is not None and other.committed.id == state.id for other in self._tables.values()):
-            raise NotFoundError(f"table {name} was renamed in this transaction", table=name)
+            raise NotFoundError(f"Table {name} does not exist: this transaction has renamed it. Use the new name", table=name)
         requested = (schema_name, table_name)
         self._tables[key] = StagedTable(state=state, start=state, committed=state, requested=requested, remembered=remembered)
         return self._tables[key]
@@ -239,13 +243,25 @@ class StagedCatalog(StagedSchemas):
     ) -> StagedTable:
         """Stage a new table.
 
+        Args:
+            owner: Its schema.
+            name: Its name.
+            columns: Its columns.
+            partition_by: Its partition keys.
+            comment: Its comment, None for none.
+            or_existing: Whether to use the table if another writer creates it meanwhile. Default: False.
+            uuid: Its uuid. Default: a new one.
+
         Raises:
             AlreadyExistsError: A view has the name.
-            SchemaError: Columns or partition keys that no table can have.
+            SchemaError: Columns or partition keys are not valid in a table.
         """
-        # A schema of this transaction has no views but staged ones, so the catalog need not be read.
+        # A schema of this transaction has only staged views, so the catalog need not be read.
         if (owner.id >= 0 or self._views) and self.find_view(join_name(owner.name, name)) is not None:
-            raise AlreadyExistsError(f"there is a view {owner.name}.{name} already; tables and views share their names", table=name)
+            raise AlreadyExistsError(
+                f"A view {owner.name}.{name} already exists, and tables and views share their names. Choose another name, or drop the view",
+                table=name,
+            )
         create, state = new_table(
             owner,
             name,
@@ -264,14 +280,14 @@ class StagedCatalog(StagedSchemas):
         return staged
 
     def recreate_table(self, owner: SchemaState, name: str, then: TableState, options: Mapping[str, str], first_row_id: int) -> StagedTable:
-        """Stage a new table with the definition of an earlier one, whose rows keep their row ids and columns their ids.
+        """Stage a new table with the definition of an earlier one. Row ids and column ids are kept.
 
         Args:
             owner: Its schema.
-            name: Its name, which is free.
+            name: Its name, which must be unused.
             then: The earlier table.
-            options: What was set for it alone.
-            first_row_id: Row id of the next row that gets a new one.
+            options: Options that were set for this table.
+            first_row_id: Row id of the next new row.
         """
         staged = self.create_table(owner, name, then.schema, (), then.comment)
         staged.state = staged.start = as_before(staged.state, then, options)
@@ -279,15 +295,19 @@ class StagedCatalog(StagedSchemas):
         return staged
 
     def restore_view(self, owner: SchemaState, then: ViewState) -> None:
-        """Stage a new view that is as an earlier one was; its name is free."""
+        """Stage a new view with the definition of an earlier one. Its name must be unused."""
         state = replace(then, id=self._local_id(), uuid=paths.uuid7(), schema_id=owner.id, schema_name=owner.name)
         self._views[_key(owner.name, then.name)] = StagedView(state=state, committed=None)
 
     def move_table(self, staged: StagedTable, name: str) -> None:
-        """Keep a table under another name of its schema, before it is renamed.
+        """Store a table under another name of its schema, before it is renamed.
+
+        Args:
+            staged: The table.
+            name: The new name.
 
         Raises:
-            AlreadyExistsError: A table or view has it.
+            AlreadyExistsError: A table or view has the name.
         """
         before, after = _key(staged.state.schema_name, staged.state.name), _key(staged.state.schema_name, name)
         if before != after:
@@ -295,21 +315,25 @@ class StagedCatalog(StagedSchemas):
         self._tables[after] = self._tables.pop(before)
 
     def check_free(self, schema: str, name: str) -> None:
-        """Reject a name that a table or view has.
+        """Raise an error if a table or view has a name.
+
+        Args:
+            schema: Name of the schema.
+            name: The name.
 
         Raises:
-            AlreadyExistsError: One has it.
+            AlreadyExistsError: A table or view has the name.
         """
         whole = join_name(schema, name)
         for kind, found in (("table", self.find_table(whole)), ("view", self.find_view(whole))):
             if found is not None:
-                raise AlreadyExistsError(f"there is a {kind} {whole} already at snapshot {self.base.id}", **{kind: whole})
+                raise AlreadyExistsError(f"A {kind} {whole} already exists (snapshot {self.base.id}). Choose another name", **{kind: whole})
 
     def drop_table(self, name: str) -> None:
-        """Stage dropping a table; everything staged for it is discarded.
+        """Stage dropping a table. Everything that was staged for it is discarded.
 
         Raises:
-            NotFoundError: No such table.
+            NotFoundError: There is no such table.
         """
         staged = self.table(name)
         del self._tables[_key(staged.state.schema_name, staged.state.name)]
@@ -318,10 +342,7 @@ class StagedCatalog(StagedSchemas):
             self.definitions.append(DropTable(table_id=state.id, schema_name=state.schema_name, name=state.name))
 
     def find_view(self, name: str) -> StagedView | None:
-        """Get the staged form of the view with a name, None when there is none.
-
-        The transaction's own drops and renames are seen.
-        """
+        """Return the staged form of the view with a name, None if there is none. Drops and renames of the transaction are included."""
         schema_name, view_name = split_name(name)
         key = _key(schema_name, view_name)
         if key in self._views:
@@ -339,10 +360,10 @@ class StagedCatalog(StagedSchemas):
         return any(isinstance(action, DropView) and action.view_id == view_id for action in self.definitions)
 
     def view(self, name: str) -> StagedView:
-        """Get the staged form of the view with a name.
+        """Return the staged form of the view with a name.
 
         Raises:
-            NotFoundError: It does not exist.
+            NotFoundError: There is no such view.
         """
         found = self.find_view(name)
         if found is None:
@@ -350,7 +371,7 @@ class StagedCatalog(StagedSchemas):
         return found
 
     def create_view(self, owner: SchemaState, name: str, sql: str, column_aliases: tuple[str, ...], comment: str | None) -> None:
-        """Stage a new view; its name is free."""
+        """Stage a new view. Its name must be unused."""
         state = ViewState(
             id=self._local_id(),
             uuid=paths.uuid7(),
@@ -369,7 +390,7 @@ class StagedCatalog(StagedSchemas):
         """Stage another name for a view, in its schema.
 
         Raises:
-            AlreadyExistsError: A table or view has it.
+            AlreadyExistsError: A table or view has the name.
         """
         before, after = _key(staged.state.schema_name, staged.state.name), _key(staged.state.schema_name, name)
         if before != after:
@@ -381,7 +402,7 @@ class StagedCatalog(StagedSchemas):
         """Stage dropping a view.
 
         Raises:
-            NotFoundError: No such view.
+            NotFoundError: There is no such view.
         """
         staged = self.view(name)
         del self._views[_key(staged.state.schema_name, staged.state.name)]
@@ -390,7 +411,7 @@ class StagedCatalog(StagedSchemas):
             self.definitions.append(DropView(view_id=state.id, schema_name=state.schema_name, name=state.name))
 
     def find_macro(self, name: str, kind: MacroKind) -> CreateMacro | DropMacro | None:
-        """Return the macro of a kind with a name: what creates it in this transaction, or else would drop it; None when there is none."""
+        """Return the macro with a name and kind: its staged creation, otherwise the action that would drop it; None if there is none."""
         schema_name, macro_name = split_name(name)
         wanted = kind, _key(schema_name, macro_name)
         for action in self.definitions:
@@ -409,19 +430,19 @@ class StagedCatalog(StagedSchemas):
         return next((drop for drop in there if drop not in self.definitions), None)
 
     def macros_now(self) -> tuple[Macro, ...]:
-        """Return the macros of the base snapshot that the transaction has not dropped, and those that it has created."""
+        """Return the macros of the base snapshot without dropped ones, and the macros that the transaction has created."""
         with self._lake.reader() as reader:
             committed = macros(reader, self.base.id)
-        gone = {action.macro_id for action in self.definitions if isinstance(action, DropMacro)}
+        dropped_ids = {action.macro_id for action in self.definitions if isinstance(action, DropMacro)}
         made = [action for action in self.definitions if isinstance(action, CreateMacro)]
         own = (
             Macro(id=one.macro_id, schema_id=one.schema_id, schema_name=one.schema_name, name=one.name, implementations=one.implementations)
             for one in made
         )
-        return (*(one for one in committed if one.id not in gone), *own)
+        return (*(one for one in committed if one.id not in dropped_ids), *own)
 
     def create_macro(self, owner: SchemaState, name: str, definitions: tuple[MacroImplementation, ...]) -> None:
-        """Stage a new macro; its name is free."""
+        """Stage a new macro. Its name must be unused."""
         self.definitions.append(
             CreateMacro(macro_id=self._local_id(), schema_id=owner.id, schema_name=owner.name, name=name, implementations=definitions)
         )
@@ -438,10 +459,14 @@ class StagedCatalog(StagedSchemas):
         return any(isinstance(action, DropTable) and action.table_id == table_id for action in self.definitions)
 
     def drop_schema(self, state: SchemaState, *, cascade: bool) -> None:
-        """Stage dropping a schema, with ``cascade`` everything in it too.
+        """Stage dropping a schema.
+
+        Args:
+            state: The schema.
+            cascade: Whether to drop everything in it, too.
 
         Raises:
-            UsageError: It is not empty.
+            UsageError: It is not empty, and ``cascade`` is False.
         """
         tables = [staged for staged in self.tables if staged.state.schema_id == state.id]
         views = [staged for staged in self.views if staged.state.schema_id == state.id]
@@ -452,13 +477,18 @@ class StagedCatalog(StagedSchemas):
         made += [action.name for action in new_macros] + [schema.name for schema in within]
         if (inside or made) and not cascade:
             names = ", ".join([action.name for action in inside] + made)
-            raise UsageError(f"schema {state.name!r} has {names} in it; drop them first, or all with cascade", schema=state.name)
+            raise UsageError(
+                f"Schema {state.name!r} is not empty: it contains {names}. Drop these first, or pass cascade=True", schema=state.name
+            )
         for schema in within:
             self.drop_schema(schema, cascade=True)
         self._tables = {key: table for key, table in self._tables.items() if table.state.schema_id != state.id}
         self._views = {key: view for key, view in self._views.items() if view.state.schema_id != state.id}
-        gone = [*new_macros, *(action for action in self.definitions if isinstance(action, TagSchema) and action.schema_id == state.id)]
-        self.definitions = [*(action for action in self.definitions if action not in gone), *inside]
+        dropped_ids = [
+            *new_macros,
+            *(action for action in self.definitions if isinstance(action, TagSchema) and action.schema_id == state.id),
+        ]
+        self.definitions = [*(action for action in self.definitions if action not in dropped_ids), *inside]
         self._forget_schema(state)
 
     def _dropped_with(self, state: SchemaState) -> list[DropTable | DropView | DropMacro]:
@@ -473,7 +503,7 @@ def _key(schema: str, table: str) -> str:
 
 
 def drops_of(reader: CatalogReader, schema: SchemaState, snapshot_id: int) -> list[DropTable | DropView | DropMacro]:
-    """Return an action for each table, view and macro of a schema that drops it."""
+    """Return the actions that drop all tables, views and macros of a schema."""
     own_tables = [table for table in reader.tables(snapshot_id) if table.schema_id == schema.id]
     own_views = [view for view in views(reader, snapshot_id) if view.schema_id == schema.id]
     own_macros = [macro for macro in macros(reader, snapshot_id) if macro.schema_id == schema.id]

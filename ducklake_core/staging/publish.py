@@ -58,6 +58,7 @@ from ducklake_core.format.files.data_files import WrittenFile
 from ducklake_core.format.files.paths import beginning_of_write, join
 from ducklake_core.format.state import SchemaState, Snapshot, TableState, is_same_snapshot
 from ducklake_core.format.types.names import folded, parent_schema
+from ducklake_core.format.types.text import counted
 from ducklake_core.planning.plan import VIRTUAL_COLUMNS, ScanPlan
 from ducklake_core.results import TransactionResult, WriteResult
 from ducklake_core.staging.execute import StepExecutor
@@ -71,35 +72,39 @@ if TYPE_CHECKING:
 
 
 LONG_SECONDS = 60.0
-"""Seconds after which a transaction checks that the store has its files before it commits. The check costs little next to such a write."""
+"""Seconds after which a transaction checks before its commit that the store still has its files. Next to such a long write this is
+cheap."""
 _PARALLEL_REQUESTS = 16
 
 _OF_TABLES = ("dropped_table", "altered_table", "inserted_into_table", "deleted_from_table", "inlined_insert", "inlined_delete")
-"""Kinds of changes that name a table, without those that only move its rows to other files."""
+"""Kinds of changes that name a table, except those that only move its rows to other files."""
 
 
-# How a transaction becomes a snapshot. A conflict goes back to the steps, not to the calls of the user:
+# How a transaction becomes a snapshot. After a conflict the steps are repeated, not the calls of the user:
 #
 #   call       write the rows to files, and apply a step (staged_table.Step) to the table at the base snapshot
-#   publish    turn all tables and views into actions, and commit them as the snapshot after the base
-#   conflict   1. find another run with the same commit id: its snapshot is the result then
-#              2. give up if an overwrite has not seen new rows, or if the user has read rows that changed meanwhile
+#   publish    convert all tables and views to actions, and commit them as the snapshot after the base
+#   conflict   1. search for another run with the same commit id: then its snapshot is the result
+#              2. give up if an overwrite would replace rows that it has not read, or if the user has read rows that changed meanwhile
 #              3. move definitions and table states to the newest snapshot, the new base (rebase_...)
 #              4. delete the files that depend on the old base, and apply all steps again
 #   success    delete the files that the snapshot does not name
 #
-# Files of appended rows are written once. Delete files and changed rows depend on the rows of the base, so they are made again.
+# Files of appended rows are written once. Delete files and changed rows depend on the rows of the base, so they are written again.
 class CommitCoordinator:
-    """Turns what a transaction staged into a snapshot, planning it again when other commits get in between.
+    """Commits the staged changes of a transaction, and plans them again if other writers commit first.
 
     Args:
-        lake: Where to.
-        commit_id: The id that was given from outside, so that several runs may carry it; None for a new one.
-        recent: The base, where it was seen before the call.
-        retries: Attempts of the call, where it has other transactions too.
+        lake: The lake.
+        author: Author of the snapshot.
+        message: Message of the snapshot.
+        extra_info: Further information of the snapshot.
+        commit_id: Commit id of the caller, which several runs may share; None for a new one.
+        recent: The base, if it was read before the call.
+        retries: Attempts of the call, if it uses several transactions.
 
     Attributes:
-        operations: What calls have done, and to what.
+        operations: Operations of the calls, with their objects.
     """
 
     def __init__(
@@ -134,59 +139,61 @@ class CommitCoordinator:
 
     @property
     def is_recent(self) -> bool:
-        """Return whether the base was seen before the call: then nothing is planned again on it."""
+        """Return whether the base was read before the call. Then the transaction is not planned again on it."""
         return self._assumed_options is not None
 
     def check_repeated(self, snapshot: Snapshot) -> None:
-        """Raise when the commit id belongs to another operation.
+        """Raise an error if the commit id belongs to another operation.
+
+        Args:
+            snapshot: The snapshot that has the commit id.
 
         Raises:
-            UsageError: The snapshot that carries the commit id did not do what these calls do.
+            UsageError: The snapshot did not do the same as the calls of this transaction.
         """
         other = other_operation(snapshot.extra_info, self.operations)
         if other is not None:
             requested = without_details(other)
             other_way = "" if requested == other else " with these arguments"
             raise UsageError(
-                f"the commit id {self.commit_id!r} belongs to other work: snapshot {snapshot.id} carries it and did not do {requested!r}"
-                f"{other_way}, so nothing was written. A commit id stands for one operation: give each table, and each kind of work, an id "
-                "of its own",
+                f"The commit id {self.commit_id!r} belongs to other work: snapshot {snapshot.id} has it and did not do {requested!r}"
+                f"{other_way}. Nothing was written. Use a separate commit id for each table and each kind of work",
                 commit_id=self.commit_id,
                 snapshot_id=snapshot.id,
             )
 
     def own(self, files: Iterable[str], write_id: str) -> None:
-        """Note data files of a write that are only this transaction's; those that its snapshot does not name are deleted when it ends."""
+        """Record data files of this transaction. Those that its snapshot does not name are deleted at the end."""
         self._files.add_data_files(files, write_id)
 
     def end(self) -> None:
-        """End the registration of the write: the transaction has ended, committed or not, and writes no more files."""
+        """End the registration of the write: the transaction has ended, and writes no more files."""
         self._registration.end()
 
     def discard(self) -> None:
-        """Delete all files of the transaction, after it surely failed. Files that cannot be deleted stay as orphans."""
+        """Delete all files of the transaction, after it has certainly failed. Files that cannot be deleted remain as orphans."""
         self._files.discard()
 
     def one_call(self) -> AbstractContextManager[None]:
-        """Delete the files that were noted inside the block when it fails, so that the transaction can continue without them."""
+        """Delete the files that were recorded in the block if it fails, so that the transaction can continue without them."""
         return self._files.discarding_on_error()
 
     def write_rows(self, staged: StagedTable, frame: Frame, state: WriteState) -> tuple[WrittenFile, ...]:
-        """Write rows to files of the transaction. An interrupt leaves none, also when it comes before they are noted."""
+        """Write rows to files of the transaction. An interrupt leaves no files behind, even if they are not recorded yet."""
         try:
             files = frame.write(state, self.named)
             self.own(staged.paths(files), state.write_id)
         except Exception:
             raise
         except BaseException:
-            # Writers delete their own files after an error. An interrupt may come between a file and its note, so a search by write id
-            # finds what is left.
+            # Writers delete their own files after an error. An interrupt may occur between writing and recording a file, so a search by
+            # write id finds the rest.
             sweep_after_error(self._lake.storage, state.directory, state.write_id, named=self.named)
             raise
         return files
 
     def stage(self, staged: StagedTable, step: Step, base: Snapshot) -> None:
-        """Apply a step to a table, and remember it for a new plan."""
+        """Apply a step to a table, and store it for another plan."""
         before = self._rows.targets.get(staged.state.id)
         try:
             self._files.add_delete_files(self._rows.apply(staged, step, base))
@@ -202,26 +209,26 @@ class CommitCoordinator:
     def write_state(
         self, staged: StagedTable, *, given: Collection[str] | None = None, row_constraint: Predicate | None = None
     ) -> WriteState:
-        """Build the settings that the files of a table are written with, for rows that have the given columns, or all when None."""
+        """Return the settings for writing files of a table, for rows that have the given columns, or all columns if None."""
         return self._rows.write_state(staged, given=given, row_constraint=row_constraint)
 
     def named(self, files: Sequence[str]) -> frozenset[str]:
-        """Find which of some files the catalog names; a sweep must not delete them."""
+        """Return the files that the catalog contains. A sweep must not delete them."""
         return self._rows.named(files)
 
     def overlay(self, staged: StagedTable, plan: ScanPlan) -> ScanPlan:
-        """Return a scan of a table for the user, with what is staged laid over it."""
+        """Return a scan of a table for the user that includes the staged changes."""
         self.note_read(staged)
         return staged.rows.overlay_on(plan, staged.state.path, staged.mapped())
 
     def read_with_ids(self, staged: StagedTable, base: Snapshot, columns: Sequence[str], where: Predicate | None) -> pa.RecordBatchReader:
-        """Return rows of a table as the transaction has made them.
+        """Return rows of a table, including the changes of the transaction.
 
         Args:
             staged: The table.
-            base: The snapshot that the transaction is planned on.
-            columns: Names of columns and virtual columns, in the order wanted; one that is neither stands for the row id.
-            where: Rows for which it is not true are left out.
+            base: The base snapshot.
+            columns: Names of columns and virtual columns, in order. Any other name is used for the row id.
+            where: Condition of the rows; None for all.
         """
         from ducklake_core.engines.arrow.read import read_plan
 
@@ -229,26 +236,32 @@ class CommitCoordinator:
         own = [name for name in columns if schema.find(name) is not None]
         virtual = tuple(dict.fromkeys(["rowid", *(name for name in columns if name not in own and name in VIRTUAL_COLUMNS)]))
         plan = self._rows.plan(staged, base, own, where, virtual)
-        places = [own.index(name) if name in own else len(own) + virtual.index(name if name in virtual else "rowid") for name in columns]
+        indexes = [own.index(name) if name in own else len(own) + virtual.index(name if name in virtual else "rowid") for name in columns]
         arrow = plan.shape.arrow_schema()
-        wanted = pa.schema([arrow.field(place).with_name(name) for place, name in zip(places, columns, strict=True)])
+        wanted = pa.schema([arrow.field(index).with_name(name) for index, name in zip(indexes, columns, strict=True)])
         batches = (
-            pa.RecordBatch.from_arrays([batch.column(place) for place in places], schema=wanted)
+            pa.RecordBatch.from_arrays([batch.column(index) for index in indexes], schema=wanted)
             for batch in read_plan(plan, self._lake.storage)
         )
         return pa.RecordBatchReader.from_batches(wanted, batches)
 
     def note_read(self, staged: StagedTable) -> None:
-        """Note that rows of a table were shown: a conflict is raised then instead of planning the transaction again."""
+        """Record that the user has read rows of a table. If they change, a conflict is raised instead of planning again."""
         self._read.add(staged.start)
 
     def publish(
         self, base: Snapshot, definitions: tuple[Action, ...], tables: Sequence[StagedTable], views: Sequence[StagedView] = ()
     ) -> TransactionResult:
-        """Commit everything staged as one snapshot.
+        """Commit all staged changes as one snapshot.
+
+        Args:
+            base: The base snapshot.
+            definitions: Staged changes of definitions.
+            tables: Staged tables.
+            views: Staged views.
 
         Raises:
-            CommitError: It did not become a snapshot; own files are deleted, unless the outcome is unknown.
+            CommitError: Nothing was committed, and the transaction's files are deleted; or the outcome is unknown, and they are kept.
         """
         try:
             committed = self._commit(base, definitions, tables, views)
@@ -258,7 +271,7 @@ class CommitCoordinator:
             self.discard()
             raise
         except BaseException:
-            # Interrupted: the files are not needed, unless their snapshot may be there.
+            # Interrupted: the files are not needed, unless their snapshot may exist.
             if not self._committer.may_have_committed:
                 self.discard()
             raise
@@ -279,7 +292,7 @@ class CommitCoordinator:
         """Commit, and plan again on the newest snapshot after each conflict, as often as the retries of the call allow.
 
         Returns:
-            The commit, or the snapshot of the last plan when that plan found nothing to commit.
+            The commit, or the snapshot of the last plan if there was nothing left to commit.
         """
         is_first_plan = True
         while True:
@@ -288,21 +301,22 @@ class CommitCoordinator:
                 if transaction.actions:
                     self._files.check_there()
                     return self._committer.commit(transaction)
-                # A later plan has seen everything that was there when the block ended.
+                # A later plan has read everything that existed when the block ended.
                 if is_first_plan and transaction.lookups:
                     self._committer.check(transaction)
                 return base
             except CommitConflictError as conflict:
-                # ``write`` repeats a call on an assumed base from its start, and ``DuckLake.restore`` compares the whole lake again.
+                # ``write`` repeats a call from its start if it has assumed its base, and ``DuckLake.restore`` compares the whole lake
+                # again.
                 if self.is_recent or self.overwrites_all:
                     raise
-                # The commit surely failed: whatever goes wrong before the next one, its files are not needed.
+                # The commit has certainly failed: if anything fails before the next one, its files are not needed.
                 with self._files.discarding_all_on_error():
                     if not self.retries.replans.again():
                         raise
                     is_first_plan = False
                     before, base = base, self._newest()
-                    # From here on the commit reads later snapshots only, and another run of this step may be an earlier one.
+                    # From here on the commit reads only later snapshots, and another run of this step may have an earlier one.
                     repeated = self._find_other_run(before, base) if self.given else None
                     if repeated is not None:
                         return Committed(snapshot=repeated, ids={}, repeated=True)
@@ -314,24 +328,24 @@ class CommitCoordinator:
         """Return the commit of another run with the same id, between two snapshots.
 
         Raises:
-            CommitOutcomeUnknownError: None is found, and not all of them are left.
+            CommitOutcomeUnknownError: None is found, and some of these snapshots have expired.
         """
         found = self._committer.find_commit(self.commit_id)
         with self._lake.reader() as reader:
             later = reader.snapshots(after=base.id, until=newest.id)
         if found is None and len(later) < newest.id - base.id:
             raise CommitOutcomeUnknownError(
-                f"snapshots after {base.id} were expired while this write was running, and nobody can tell whether one of them was another "
-                f"run with the commit id {self.commit_id}. This run has written nothing: look at the rows before running it again",
+                f"Snapshots after {base.id} expired while this write was running, so it is unknown whether another run with the commit id "
+                f"{self.commit_id} has committed. This run has written nothing. Check the rows of the table before you run it again",
                 commit_id=self.commit_id,
             )
         return found
 
     def _check_unseen(self, base: Snapshot, newest: Snapshot, tables: Sequence[StagedTable], conflict: CommitConflictError) -> None:
-        """Raise for rows that an overwrite would replace without having seen them.
+        """Raise an error for rows that an overwrite would replace without having read them.
 
         Raises:
-            CommitConflictError: Another writer has committed such rows between two snapshots, and the overwrite rejects them.
+            CommitConflictError: Another writer has committed such rows between two snapshots, and the overwrite does not replace them.
         """
         for staged in tables:
             searches = [step for step in staged.steps if isinstance(step, DeleteWhere) and step.rejects_unseen]
@@ -342,13 +356,13 @@ class CommitCoordinator:
                     self._reject_unseen(staged, state, step, base.id, conflict)
 
     def check_read_at(self, staged: StagedTable, step: DeleteWhere, read_at: int, base: Snapshot) -> None:
-        """Raise for rows of the slice that another writer committed after the caller had read the table, up to the base.
+        """Raise an error for rows of the slice that another writer committed after the caller had read the table, up to the base.
 
         Args:
             staged: The table.
-            step: The overwrite's search.
-            read_at: Snapshot that the caller has read.
-            base: Snapshot that the transaction is planned on.
+            step: The search of the overwrite.
+            read_at: Id of the snapshot that the caller has read.
+            base: The base snapshot.
 
         Raises:
             CommitConflictError: There are such rows.
@@ -380,11 +394,11 @@ class CommitCoordinator:
             ) from conflict
 
     def _unseen(self, state: TableState, step: DeleteWhere, after: int) -> int | None:
-        """Return the snapshot of a row that matches and came after another one, None when there is no such row.
+        """Return the snapshot that added a matching row after another snapshot, None if there is no such row.
 
         Raises:
-            NotFoundError: Snapshots in between were expired, or a column of the condition is missing in one of them.
-            UnsupportedFeatureError: Columns of the table have the names of the feed's own.
+            NotFoundError: Snapshots in between have expired, or one of them lacks a column of the condition.
+            UnsupportedFeatureError: A column of the table has the name of a column of the change feed.
         """
         from ducklake_core.scan import ChangeFeed
 
@@ -408,8 +422,11 @@ class CommitCoordinator:
         with self._lake.reader() as reader:
             changed = self._read.changed(reader, base, newest)
         if changed is not None:
-            text = f"The transaction has read rows of {changed}, which others have changed since, so it cannot be planned again by itself"
-            message = f"{conflict.message}. {text}: what was done with the rows may be different now"
+            text = (
+                f"The transaction has read rows of {changed}, which another writer has changed since, so it cannot be repeated "
+                "automatically"
+            )
+            message = f"{conflict.message}. {text}. Run the transaction again"
             raise CommitConflictError(message, **conflict.details) from conflict
 
     def _staged(
@@ -447,14 +464,14 @@ class CommitCoordinator:
         views: Sequence[StagedView],
         conflict: CommitConflictError,
     ) -> tuple[Action, ...]:
-        """Move everything staged to a newer snapshot, with its data files and freshly found deletes.
+        """Move all staged changes to a newer snapshot, with the same data files and newly computed deletes.
 
-        The outcome is as if the transaction had begun after the other one.
+        The result is as if the transaction had begun after the other one.
 
         Raises:
-            CommitConflictError: The given one, when a table's columns or keys are no longer what its files follow, or when
-                the transaction drops things.
-            AlreadyExistsError: Something that it was to create exists there.
+            CommitConflictError: The given error: columns or keys of a table changed, so that its files no longer fit, or the
+                transaction drops objects.
+            AlreadyExistsError: An object to be created already exists.
         """
         with self._lake.reader() as reader:
             definitions = rebase_definitions(definitions, tables, reader, base, conflict)
@@ -466,7 +483,7 @@ class CommitCoordinator:
             exclusive = [path for staged in tables for path in staged.exclusive]
             if exclusive and named_already(reader, exclusive) is not None:
                 raise conflict
-        # Positions and changed values hold for the rows of the old base only.
+        # Positions and changed values are valid only for the rows of the old base.
         self._files.discard_delete_files()
         for staged in tables:
             staged.rows, staged.state = StagedRows(), staged.start
@@ -475,7 +492,7 @@ class CommitCoordinator:
         return definitions
 
     def _rewrite(self, table_id: int, file: StagedDeleteFile, snapshot_id: int) -> StagedDeleteFile:
-        # The commit became another snapshot than the one after the base: files that store the id of their snapshot are written again.
+        # The commit got another snapshot id than the one after the base: files that store their snapshot's id are written again.
         target = self._rows.targets[table_id]
         written = rewrite_delete_file(file, snapshot_id, target, self._lake.storage)
         self._files.add_rewritten(target.directory + file.path, target.directory + written.path)
@@ -483,7 +500,7 @@ class CommitCoordinator:
 
 
 def _named(staged: StagedTable) -> list[str]:
-    """Return the files of a table that its snapshot names, apart from those that were there before and were added as they are."""
+    """Return the files of a table that its snapshot names, except existing files and files added in place."""
     files = (file.file for file in staged.rows.files if file.added is None)
     return staged.paths((*files, *staged.rows.delete_files))
 
@@ -517,17 +534,18 @@ def _result(staged: StagedTable, committed: Committed, attempts: int) -> WriteRe
 def rebase_definitions(
     definitions: tuple[Action, ...], tables: Sequence[StagedTable], reader: CatalogReader, base: Snapshot, conflict: CommitConflictError
 ) -> tuple[Action, ...]:
-    """Select the definitions that still have to be made; a schema that another writer has created meanwhile is used instead.
+    """Return the definitions that still have to be changed. A schema that another writer has created meanwhile is used instead of a new
+    one.
 
     Args:
-        definitions: Schemas to create, and what is to be dropped.
-        tables: Staged tables, of which new ones may name those schemas.
+        definitions: Schemas to create, and objects to drop.
+        tables: Staged tables; new ones may be in those schemas.
         reader: The catalog.
         base: The newer snapshot.
-        conflict: What to raise when they cannot be moved, because what is to be dropped is no longer what it was.
+        conflict: Error to raise if an object to drop has changed.
 
     Raises:
-        AlreadyExistsError: A schema was to be new, and another writer has created it meanwhile.
+        AlreadyExistsError: Another writer has created a schema that was to be new.
     """
     known = {folded(state.name): state for state in reader.schemas(base.id)}
     ids = {state.id for state in known.values()}
@@ -537,16 +555,16 @@ def rebase_definitions(
     for action in definitions:
         match action:
             case CreateSchema(name=name):
-                theirs = known.get(folded(name))
-                if theirs is None:
-                    # Another writer has dropped the schema around it.
+                existing = known.get(folded(name))
+                if existing is None:
+                    # Another writer has dropped the parent schema.
                     if action.parent_id is not None and action.parent_id >= 0 and action.parent_id not in ids:
                         raise conflict
                     around = None if action.parent_id is None else used.get(action.parent_id)
                     remaining.append(action if around is None else replace(action, parent_id=around.id))
                     continue
-                _use_schema(action, theirs, tables, conflict)
-                used[action.schema_id] = theirs
+                _use_schema(action, existing, tables, conflict)
+                used[action.schema_id] = existing
             case CreateMacro():
                 owner = used.get(action.schema_id)
                 if owner is not None:
@@ -554,12 +572,12 @@ def rebase_definitions(
                 _check_macro(action, definitions, reader, base, conflict)
                 remaining.append(action)
             case TagSchema(schema_id=schema_id, name=name):
-                theirs = used.get(schema_id) or known.get(folded(name))
-                if schema_id >= 0 and (theirs is None or theirs.id != schema_id):
+                existing = used.get(schema_id) or known.get(folded(name))
+                if schema_id >= 0 and (existing is None or existing.id != schema_id):
                     raise conflict
-                remaining.append(action if theirs is None else replace(action, schema_id=theirs.id))
+                remaining.append(action if existing is None else replace(action, schema_id=existing.id))
             case DropTable() | DropView() | DropMacro() | DropSchema() if _is_there(action, reader, base, known):
-                # Another writer has added to the schema, and the drop must not take along what the caller has never seen.
+                # Another writer has added to the schema, and the drop must not remove objects that the caller has never seen.
                 if isinstance(action, DropSchema) and any(entry not in dropped for entry in _entries(action, reader, base, known.values())):
                     raise conflict
                 remaining.append(action)
@@ -568,18 +586,21 @@ def rebase_definitions(
     return tuple(remaining)
 
 
-def _use_schema(action: CreateSchema, theirs: SchemaState, tables: Sequence[StagedTable], conflict: CommitConflictError) -> None:
+def _use_schema(action: CreateSchema, existing: SchemaState, tables: Sequence[StagedTable], conflict: CommitConflictError) -> None:
     if not action.or_existing:
-        message = f"there is a schema {theirs.name!r} already: another writer has created it meanwhile"
-        raise AlreadyExistsError(message, schema=theirs.name) from conflict
+        message = (
+            f"Schema {existing.name!r} already exists: another writer has created it meanwhile. Pass if_not_exists=True, or "
+            "choose another name"
+        )
+        raise AlreadyExistsError(message, schema=existing.name) from conflict
     for staged in tables:
         if staged.create is not None and staged.create.schema_id == action.schema_id:
-            # Files were written below the path of the staged schema, where readers of the other schema would not find them.
-            if staged.state.path != join(theirs.path, staged.create.path):
+            # Files were written below the path of the staged schema, where readers of the other schema do not expect them.
+            if staged.state.path != join(existing.path, staged.create.path):
                 raise conflict
-            staged.create = replace(staged.create, schema_id=theirs.id, schema_name=theirs.name)
-            staged.state = replace(staged.state, schema_id=theirs.id, schema_name=theirs.name)
-            staged.start = replace(staged.start, schema_id=theirs.id, schema_name=theirs.name)
+            staged.create = replace(staged.create, schema_id=existing.id, schema_name=existing.name)
+            staged.state = replace(staged.state, schema_id=existing.id, schema_name=existing.name)
+            staged.start = replace(staged.start, schema_id=existing.id, schema_name=existing.name)
 
 
 def _check_macro(
@@ -592,14 +613,14 @@ def _check_macro(
         names = (folded(macro.name), macro.kind, macro.schema_id)
         if names == (folded(action.name), action.kind, action.schema_id) and macro.id not in dropped:
             name = f"{action.schema_name}.{action.name}"
-            message = f"there is a macro {name} already: another writer has made it meanwhile, snapshot {base.id} has it"
+            message = f"Macro {name} already exists: another writer has created it meanwhile (snapshot {base.id}). Choose another name"
             raise AlreadyExistsError(message, macro=name, snapshot_id=base.id) from conflict
 
 
 def _is_there(
     action: DropTable | DropView | DropMacro | DropSchema, reader: CatalogReader, base: Snapshot, known: Mapping[str, SchemaState]
 ) -> bool:
-    """Return whether the object to drop still has the name that the call gave."""
+    """Return whether the object to drop still has the name that the call used."""
     match action:
         case DropTable(table_id=table_id, name=name):
             return any((table.id, table.name) == (table_id, name) for table in reader.tables(base.id))
@@ -612,7 +633,7 @@ def _is_there(
 
 
 def _entries(action: DropSchema, reader: CatalogReader, base: Snapshot, schemas: Iterable[SchemaState]) -> Iterator[tuple[type, str]]:
-    """Yield the objects of a schema, by the action that drops them and by name."""
+    """Yield the objects of a schema, by name and by the type of the action that drops them."""
     yield from ((DropSchema, one.name) for one in schemas if folded(parent_schema(one.name) or "") == folded(action.name))
     yield from ((DropTable, table.name) for table in reader.tables(base.id) if table.schema_id == action.schema_id)
     yield from ((DropView, view.name) for view in all_views(reader, base.id) if view.schema_id == action.schema_id)
@@ -627,19 +648,19 @@ def check_names(
     base: Snapshot,
     conflict: CommitConflictError,
 ) -> None:
-    """Raise for new names that another writer has given to a table or view meanwhile, and for names in schemas that one has dropped.
+    """Raise an error for new names that another writer has used meanwhile, and for names in schemas that another writer has dropped.
 
     Raises:
-        AlreadyExistsError: Such a name was given.
-        CommitConflictError: The given one, when the schema of a new name is dropped. Both would commit otherwise, and DuckDB cannot attach
-            a lake with a table in no schema.
+        AlreadyExistsError: Another table or view has the name.
+        CommitConflictError: The given error: the schema of a new name was dropped. Otherwise both would commit, and DuckDB cannot
+            attach a lake with a table in no schema.
     """
     schemas = {state.id for state in reader.schemas(base.id)}
-    # Tables and views share one counter of ids, as they share their names.
+    # Tables and views share one counter of ids, because they share their names.
     everything: tuple[StagedTable | StagedView, ...] = (*tables, *views)
-    ours = {staged.committed.id for staged in everything if staged.committed is not None}
-    ours |= {action.table_id for action in definitions if isinstance(action, DropTable)}
-    ours |= {action.view_id for action in definitions if isinstance(action, DropView)}
+    own = {staged.committed.id for staged in everything if staged.committed is not None}
+    own |= {action.table_id for action in definitions if isinstance(action, DropTable)}
+    own |= {action.view_id for action in definitions if isinstance(action, DropView)}
     for staged in everything:
         state = staged.state
         if staged.committed is not None and staged.committed.name == state.name:
@@ -647,8 +668,11 @@ def check_names(
         if state.schema_id >= 0 and state.schema_id not in schemas:
             raise conflict
         for kind, found in (("table", _table(reader, state, base)), ("view", find_view(reader, state.schema_name, state.name, base.id))):
-            if found is not None and found.id not in ours:
-                message = f"there is a {kind} {staged.name} already: another writer has made it meanwhile, snapshot {base.id} has it"
+            if found is not None and found.id not in own:
+                message = (
+                    f"A {kind} {staged.name} already exists: another writer has created it meanwhile (snapshot {base.id}). Choose "
+                    "another name"
+                )
                 raise AlreadyExistsError(message, **{kind: staged.name}, snapshot_id=base.id) from conflict
 
 
@@ -660,32 +684,35 @@ def _table(reader: CatalogReader, state: TableState | ViewState, base: Snapshot)
 
 
 def rebase_view(staged: StagedView, reader: CatalogReader, base: Snapshot, conflict: CommitConflictError) -> None:
-    """Make a staged view follow its state at a newer snapshot."""
+    """Update a staged view to its state at a newer snapshot."""
     state = staged.state
     if staged.committed is None or state == staged.committed:
         return
     current = next((view for view in all_views(reader, base.id) if view.id == state.id), None)
     if current is None or current.name != staged.committed.name:
         raise conflict
-    # A tag that this transaction sets replaces the other writer's; a rename keeps the other writer's tags.
+    # A tag that this transaction sets replaces the other writer's tag; a rename keeps the other writer's tags.
     staged.state, staged.committed = tagged_view(replace(current, name=state.name), staged.tagged), current
 
 
 def rebase_table(staged: StagedTable, current: TableState | None, conflict: CommitConflictError) -> None:
-    """Make a staged table follow its state at a newer snapshot; its deletes have to be found again afterwards.
+    """Update a staged table to its state at a newer snapshot. Its deletes have to be computed again afterwards.
 
     Args:
-        staged: Changed in place.
-        current: The table at the newer snapshot, None when it does not exist there.
-        conflict: What to raise when the written files do not fit.
+        staged: The table; changed in place.
+        current: The table at the newer snapshot, None if it does not exist there.
+        conflict: Error to raise if the written files no longer fit.
 
     Raises:
-        AlreadyExistsError: The table was to be new, and another writer has created it meanwhile.
+        AlreadyExistsError: Another writer has created a table that was to be new.
     """
     if current is None and staged.create is None:
         raise conflict
     if current is not None and staged.create is not None and not staged.create.or_existing:
-        message = f"there is a table {staged.name} already: another writer has created it meanwhile, snapshot {current.snapshot_id} has it"
+        message = (
+            f"Table {staged.name} already exists: another writer has created it meanwhile (snapshot {current.snapshot_id}). "
+            "Pass if_not_exists=True, or choose another name"
+        )
         raise AlreadyExistsError(message, table=staged.name, snapshot_id=current.snapshot_id) from conflict
     # A definition is altered by name: after a rename by another writer, the call may have meant another table.
     if current is not None and staged.committed is not None and staged.is_altered and not _same_name(staged.committed, current):
@@ -696,17 +723,17 @@ def rebase_table(staged: StagedTable, current: TableState | None, conflict: Comm
     staged.state, staged.steps = _begun_again(staged, start, conflict)
     staged.start = start
     if current is not None:
-        # What both transactions have created or added alike belongs to the other commit now; the rows of this one go there.
+        # What both transactions have created or added belongs to the other commit now; the rows of this one are added to it.
         staged.create, staged.committed = None, current
         staged.differences = staged.differences if difference(current, staged.state) is not None else ()
 
 
 def _begun_again(staged: StagedTable, start: TableState, conflict: CommitConflictError) -> tuple[TableState, tuple[Step, ...]]:
-    """Replay the steps on another state, as if the transaction had begun after the other commit; the final state, and the new steps."""
+    """Replay the steps on another state, as if the transaction had begun after the other commit. Return the final state and new steps."""
     before, now = staged.start, start
     steps: list[Step] = []
     for step in staged.steps:
-        # Both states advance together, from the old and from the new base. Files of a step fit the new one if columns, keys and
+        # Both states advance together, from the old and from the new base. Files of a step fit the new base if columns, keys and
         # directory are the same at this point of the replay.
         if not isinstance(step, Altered):
             if not _fits(before, now):
@@ -726,27 +753,27 @@ def _same_name(one: TableState, two: TableState) -> bool:
     return (one.schema_id, one.name) == (two.schema_id, two.name)
 
 
-def _fits(ours: TableState, theirs: TableState) -> bool:
+def _fits(own: TableState, existing: TableState) -> bool:
     """Return whether files written for one state of a table fit another."""
-    own_keys, other_keys = (state.partition_spec.fields if state.partition_spec else () for state in (ours, theirs))
-    return columns_of(ours) == columns_of(theirs) and own_keys == other_keys and ours.path == theirs.path
+    own_keys, other_keys = (state.partition_spec.fields if state.partition_spec else () for state in (own, existing))
+    return columns_of(own) == columns_of(existing) and own_keys == other_keys and own.path == existing.path
 
 
 def columns_of(state: TableState) -> list[tuple[object, ...]]:
-    """Return the properties of columns that data files depend on: ids, names, types and NOT NULL of all nodes."""
+    """Return the properties of columns that data files depend on: ids, names, types and NOT NULL, of nested columns, too."""
     return [(node.id, node.name, node.type if node.is_leaf else type(node.type), node.nullable) for node in state.schema.walk()]
 
 
 def current_state(reader: CatalogReader, staged: StagedTable, base: Snapshot, conflict: CommitConflictError) -> TableState | None:
-    """Return the table as it is now: the one that was requested, under whatever name, unless another one has its name.
+    """Return the current state of a requested table, even if it was renamed, unless another table has its name.
 
     Raises:
-        CommitConflictError: The given one: the name means another table now, or the id does.
+        CommitConflictError: The given error: another table has the name or the id now.
     """
     if staged.committed is None or staged.requested is None:
         return _found(lambda: reader.table(staged.state.schema_name, staged.state.name, base.id))
-    # The call gave a name. The same table under this name is best, and under a new name is as good. Another table under the name
-    # is a conflict, and so is another uuid under the id, which a restored backup of the catalog can cause.
+    # The call gave a name. The same table may have this name or a new one. Another table under the name is a conflict, and so is another
+    # uuid under the id, which a restored backup of the catalog can cause.
     requested, table_id, uuid = staged.requested, staged.committed.id, staged.committed.uuid
     named = _found(lambda: reader.table(*requested, base.id))
     if named is not None and (named.id, named.uuid) == (table_id, uuid):
@@ -765,14 +792,14 @@ def _found(read: Callable[[], TableState]) -> TableState | None:
 
 
 class StagedFiles:
-    """Every file that one transaction has written, and that no snapshot names before it commits.
+    """Files that a transaction has written, and that no snapshot names before it commits.
 
-    Four moments delete some of them: a call that fails (its own), a new plan (delete files, which it writes again), a transaction
-    that surely failed (all), and a commit (those that its snapshot does not name).  Files that cannot be deleted stay as orphans.
-    When the outcome of a commit is unknown, nothing is called and everything stays.
+    Some of them are deleted after a call that fails (its own files), for a new plan (delete files, which it writes again), after a
+    failed transaction (all), and after a commit (those that its snapshot does not name). Files that cannot be deleted remain as
+    orphans. If the outcome of a commit is unknown, all files are kept.
 
     Args:
-        storage: Where the files are.
+        storage: Opens the store.
     """
 
     def __init__(self, storage: Storage) -> None:
@@ -784,34 +811,38 @@ class StagedFiles:
         self._began = time.time()
 
     def check_there(self) -> None:
-        """Check before the commit that the store still has the files of a long transaction: a sweep may have deleted them.
+        """Check before the commit that the store still has the files of a long transaction. A sweep may have deleted them.
 
         Raises:
-            StorageError: One is not there any more.
+            StorageError: A file is missing.
         """
-        # One clock stands still while the machine sleeps, the other may be changed, or be that of another machine.
+        # One clock stops while the machine sleeps; the other may be adjusted, or belong to another machine.
         if max(time.monotonic() - self._opened, abs(time.time() - self._began)) < LONG_SECONDS:
             return
-        gone = self._missing([*self._data, *self._deletes])
-        if gone:
+        deleted = self._missing([*self._data, *self._deletes])
+        if deleted:
             raise StorageError(
-                f"{len(gone)} files of this transaction, such as {printable(gone[0])}, were deleted, so nothing was committed: "
-                "delete_orphaned_files takes what is older than the option delete_older_than, which must be longer than the longest write",
-                paths=tuple(map(printable, gone)),
+                f"Nothing was committed, because {counted(len(deleted), 'file')} of this transaction, such as {printable(deleted[0])}, "
+                "disappeared before the commit. A concurrent delete_orphaned_files deletes files that are older than "
+                "delete_older_than. Set "
+                "this option to more than the longest write takes, and run the transaction again",
+                paths=tuple(map(printable, deleted)),
             )
 
     def check_added(self, paths: Sequence[str]) -> None:
-        """Check that the store still has files of other writers that are to be added.
+        """Check that the store still has files of other writers that are being added.
 
         Raises:
-            NotFoundError: One was deleted.
+            NotFoundError: A file was deleted.
         """
         missing = self._missing(paths)
         if missing:
             raise NotFoundError(
-                f"{printable(missing[0])} was deleted while it was being added (one of {len(missing):,} such files), so nothing was "
-                "committed: delete_orphaned_files or cleanup_old_files of another process took it for a file that nothing needs. Write "
-                "the file again, and add it while no such operation runs",
+                f"{printable(missing[0])} was deleted while it was being added (one of {counted(len(missing), 'file')}). Nothing "
+                "was committed. "
+                "A concurrent delete_orphaned_files or cleanup_old_files did not find the file in the catalog. Write the file "
+                "again, and add "
+                "it while no such operation runs",
                 path=printable(missing[0]),
             )
 
@@ -827,22 +858,22 @@ class StagedFiles:
         return True
 
     def add_data_files(self, paths: Iterable[str], write_id: str) -> None:
-        """Note data files of a write, which may have begun before the transaction; a new plan uses them again."""
+        """Record data files of a write, which may have begun before the transaction. A new plan uses them again."""
         self._data += paths
         self._began = min(self._began, beginning_of_write(write_id))
 
     def add_delete_files(self, paths: Iterable[str]) -> None:
-        """Note delete files; a new plan writes others."""
+        """Record delete files. A new plan writes others."""
         self._deletes += paths
 
     def add_rewritten(self, path: str, new_path: str) -> None:
-        """Note the delete file that takes the place of another one, because a commit expects another snapshot id."""
+        """Record the delete file that replaces another one, because the commit expects another snapshot id."""
         self._rewritten[path] = new_path
         self._deletes.append(new_path)
 
     @contextmanager
     def discarding_on_error(self) -> Iterator[None]:
-        """Delete the files that were noted inside the block when it fails, so that the transaction can continue without them."""
+        """Delete the files that were recorded in the block if it fails, so that the transaction can continue without them."""
         data_files, delete_files = len(self._data), len(self._deletes)
         try:
             yield
@@ -852,7 +883,7 @@ class StagedFiles:
 
     @contextmanager
     def discarding_all_on_error(self) -> Iterator[None]:
-        """Delete all files when the block fails, with which the transaction fails."""
+        """Delete all files if the block fails, because the transaction fails with it."""
         try:
             yield
         except BaseException:
@@ -860,19 +891,19 @@ class StagedFiles:
             raise
 
     def discard(self) -> None:
-        """Delete all files, after the transaction surely failed or turned out to be needless."""
+        """Delete all files, after the transaction has certainly failed or has nothing to commit."""
         self._discard_after(0, 0)
 
     def discard_delete_files(self) -> None:
-        """Delete all delete files, those that a failed commit has written again among them, before a new plan writes others."""
+        """Delete all delete files, including those of a failed commit, before a new plan writes others."""
         self._discard_after(len(self._data), 0)
         self._rewritten = {}
 
     def discard_unnamed(self, named: Iterable[str]) -> None:
-        """Delete the files that the snapshot does not name: data files whose rows were deleted again, and delete files written again.
+        """Delete the files that the snapshot does not name: data files without live rows, and replaced delete files.
 
         Args:
-            named: Paths as they were staged; a delete file that was written again since stands for the newest one.
+            named: Staged paths that the snapshot names; a rewritten delete file counts under its first path.
         """
         kept = {self._newest(path) for path in named}
         self._storage.discard([path for path in (*self._data, *self._deletes) if path not in kept])
@@ -889,25 +920,25 @@ class StagedFiles:
 
 
 class ReadSet:
-    """Tables of which rows were shown to the user of a transaction.
+    """Tables whose rows the user of a transaction has read.
 
-    The transaction can be carried out again on a newer snapshot when the same would have been seen there: then it is as if it had begun
-    after the other commits. What it has staged itself follows from its calls and from the rows that were there.
+    The transaction can be repeated on a newer snapshot if the user would have read the same rows there: then it is as if it had begun
+    after the other commits.
     """
 
     def __init__(self) -> None:
         self._tables: dict[int, TableState] = {}
 
     def add(self, table: TableState) -> None:
-        """Note a table, in its state before the transaction has changed it."""
+        """Record a table, in its state before the transaction changed it."""
         self._tables[table.id] = table
 
     def changed(self, reader: CatalogReader, base: Snapshot, newest: Snapshot) -> str | None:
-        """Return the name of a table that was read, and that others have changed between two snapshots; None when there is none."""
+        """Return the name of a table that was read and that another writer has changed between two snapshots; None if there is none."""
         if not self._tables:
             return None
         found = reader.snapshots(after=base.id - 1, until=newest.id)
-        # It is unknown what an expired snapshot has changed, or whether ids mean what they did where the base is not there.
+        # It is unknown what an expired snapshot has changed, and whether ids are the same if the base has expired.
         is_known = bool(found) and is_same_snapshot(found[0], base) and len(found) == 1 + newest.id - base.id
         touched = _touched(found[1:]) if is_known else None
         changed = (table for table in self._tables.values() if self._is_changed(table, touched, reader, newest))
@@ -917,20 +948,20 @@ class ReadSet:
     def _is_changed(table: TableState, touched: frozenset[int] | None, reader: CatalogReader, newest: Snapshot) -> bool:
         try:
             if table.id < 0:
-                # The transaction makes it: no other writer has rows in it, unless one has created a table of that name as well.
+                # The transaction creates it: another writer has rows in it only if it has created a table of that name, too.
                 reader.table(table.schema_name, table.name, newest.id)
                 return True
             now = reader.table_by_id(table.id, newest.id)
         except NotFoundError:
             return table.id >= 0
-        # The changes of a rename have the new name alone.
+        # The changes of a rename contain only the new name.
         return (
             touched is None or now.uuid != table.uuid or table.id in touched or (now.schema_id, now.name) != (table.schema_id, table.name)
         )
 
 
 def _touched(snapshots: Sequence[Snapshot]) -> frozenset[int] | None:
-    """Return ids of the tables with other rows or columns after some snapshots, None when it cannot be known."""
+    """Return ids of the tables with changed rows or columns after some snapshots, None if this is unknown."""
     found: set[int] = set()
     for snapshot in snapshots:
         changes = parse_changes(snapshot.changes)

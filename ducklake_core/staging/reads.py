@@ -1,4 +1,4 @@
-"""A table as an open transaction sees it: what was committed before it, and what it has staged since."""
+"""Read a table inside an open transaction, including its staged changes."""
 
 from __future__ import annotations
 
@@ -23,11 +23,10 @@ if TYPE_CHECKING:
 
 
 class TransactionTable(Scanned):
-    """Reads of a table inside a transaction. Made by :meth:`Transaction.table`.
+    """A table inside a transaction, for reads; returned by :meth:`Transaction.table`.
 
-    Every run sees what was staged until then, and has to end inside the transaction's block. Rows that are not committed have a
-    ``rowid`` below 0. When rows were read that others have changed before the commit, a conflict with them is raised instead of planning
-    the transaction again.
+    Every read includes the changes so far, and must end inside the transaction's block. Uncommitted rows have a ``rowid`` below 0. If
+    another writer changes rows that were read, the commit raises a conflict instead of repeating the transaction.
     """
 
     def __init__(self, lake: LakeContext, coordinator: CommitCoordinator, name: str, catalog: Callable[[], StagedCatalog]) -> None:
@@ -50,19 +49,25 @@ class TransactionTable(Scanned):
 
     @property
     def schema(self) -> Schema:
-        """Its columns as the transaction leaves them behind; ``schema.to_arrow()`` for Arrow's."""
+        """The columns, including changes of the transaction. ``schema.to_arrow()`` returns the Arrow schema."""
         return self._staged().state.schema
 
     def scan(self, columns: Sequence[str] | None = None, where: Where = None, limit: int | None = None) -> Scan:
-        """Return a read of the table, inside the transaction's block; see :meth:`Table.scan`."""
+        """Return a lazy scan of the table, to be run inside the transaction's block; see :meth:`Table.scan`.
+
+        Args:
+            columns: Names of the columns to return, in order. Default: all columns of the table.
+            where: Condition of the rows to return. Default: all rows.
+            limit: Maximum number of rows to return. Default: no limit.
+        """
         staged, base = self._staged(), self._catalog().base
         schema = staged.state.schema
 
         def overlay(plan: ScanPlan) -> ScanPlan:
-            # Raises when the block has ended; what was staged may be deleted by then.
+            # Raises an error if the block has ended, because staged files may have been deleted.
             now = self._staged()
             if now.state.schema != schema:
-                raise UsageError(f"columns of {now.name} were changed after the scan was made; make it again", table=now.name)
+                raise UsageError(f"Columns of {now.name} were changed after the scan was created. Create the scan again", table=now.name)
             return self._coordinator.overlay(now, plan)
 
         return Scan(

@@ -1,4 +1,4 @@
-"""Tables as what they are read as: every way to read one without a condition is that of its scan."""
+"""Methods that read all rows of a table through a scan."""
 
 from __future__ import annotations
 
@@ -17,11 +17,17 @@ if TYPE_CHECKING:
 
 
 class Scanned(Readable):
-    """Base of tables that are read through scans. Part of :class:`~ducklake_core.table.Table` and of tables within a transaction."""
+    """Base class of tables that are read through scans: :class:`~ducklake_core.table.Table` and tables inside a transaction."""
 
     @abstractmethod
     def scan(self, columns: Sequence[str] | None = None, where: Where = None, limit: int | None = None) -> Scan:
-        """Return a lazy scan."""
+        """Return a lazy scan of the table.
+
+        Args:
+            columns: Names of the columns to return, in order. Default: all columns of the table.
+            where: Condition of the rows to return. Default: all rows.
+            limit: Maximum number of rows to return. Default: no limit.
+        """
 
     @property
     @abstractmethod
@@ -34,29 +40,34 @@ class Scanned(Readable):
         return self.schema.names
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Return a new stream of all rows in Arrow's PyCapsule protocol, planned when the first batch is requested."""
+        """Return a new stream of all rows in Arrow's PyCapsule protocol. It is planned when the first batch is requested."""
         return self.scan().__arrow_c_stream__(requested_schema)
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """Return all rows as a stream with a known schema, for writers and engines that take one."""
+        """Return all rows as a ``RecordBatchReader``, a stream with a known schema."""
         return self.scan().to_reader()
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """Return all rows in Arrow batches; memory is bounded by a few batches."""
+        """Yield all rows in Arrow batches. Memory is limited to a few batches."""
         return self.scan().to_batches()
 
     def to_spark(self, session: SparkSession, *, exact: bool | None = None) -> DataFrame:
-        """Return all rows as a lazy Spark DataFrame; see :meth:`Scan.to_spark`."""
+        """Return all rows as a lazy Spark DataFrame, classic or Connect.
+
+        Args:
+            session: Spark session.
+            exact: Whether to choose Spark types that represent every value, as in :meth:`Scan.to_spark`. Default: the session's option.
+        """
         return self.scan().to_spark(session, exact=exact)
 
     def limit(self, n: int) -> Scan:
-        """Return a scan of ``n`` rows at most, whichever; files that are not needed for them are not opened."""
+        """Return a scan of at most ``n`` rows. No order is defined; files that are not needed are not opened."""
         return self.scan().limit(n)
 
     def head(self, n: int = 5) -> pa.Table:
-        """Return any ``n`` rows as an Arrow table, as :meth:`limit` gives them."""
+        """Return any ``n`` rows as an Arrow table. Default: 5."""
         return self.scan().head(n)
 
     def count(self) -> int:
-        """Return the number of rows; the catalog alone answers where it can, without opening a data file."""
+        """Return the number of rows. Reads only the catalog if it has the number; otherwise it opens the files that it needs."""
         return self.scan().count()

@@ -1,4 +1,4 @@
-"""Rows that a transaction has added and deleted, laid over a scan of its base snapshot."""
+"""Rows that a transaction has added and deleted, and their combination with a scan of the base snapshot."""
 
 from __future__ import annotations
 
@@ -54,40 +54,40 @@ if TYPE_CHECKING:
 
 _IDENTITY: tuple[InlinedColumn, ...] = ("inlined_table", "rowid")
 NOT_COMMITTED = "(not committed)"
-"""Stands for the physical table of inlined rows that are not in the catalog yet."""
+"""Name of the physical table for inlined rows that are not in the catalog yet."""
 
 
 _NUMBERS = frozenset({BOOLEAN, *FLOATS, *INTEGERS} - {UINT64, INT128, UINT128})
 _MAX_CELL_BYTES = 24
-"""Bytes that PostgreSQL leaves of a value in a page, at most: it moves longer ones out, and 18 bytes stay."""
+"""Maximum bytes of a value that PostgreSQL keeps in a page: longer values are moved out, and 18 bytes remain."""
 _ROW_BYTES = 64
-"""Bytes of a row's header, its id and its snapshots."""
+"""Bytes of a row's header, row id and snapshot ids."""
 
 
-# The overlay. A scan inside a transaction reads the base snapshot with the staged rows laid over it; ids below 0 mark what is not
-# committed:
+# The overlay. A scan inside a transaction combines the base snapshot with the staged rows; ids below 0 mark what is not committed:
 #
 #   base snapshot                                   added by the transaction
 #   data file 7    minus newly hidden positions     data file -1    row ids -1000 to -1, minus its own hidden positions
 #   data file 8    ended: no task for it            data file -2    row ids -1500 to -1001
 #   inlined rows   minus (table, row id) pairs      inlined rows    of the physical table "(not committed)"
 #
-# Each step searches this overlay, so that a DELETE finds the rows of an INSERT before it. What it finds in file -1 becomes
-# ``StagedFile.hidden``, rows of "(not committed)" leave ``StagedRows.inlined``, and all else joins ``StagedRows.deletions``. The commit
-# replaces ids below 0 by ids of the catalog.
+# Each step searches this overlay, so that a DELETE finds the rows of an earlier INSERT. Positions in file -1 are added to
+# ``StagedFile.hidden``, rows of "(not committed)" are removed from ``StagedRows.inlined``, and all others are added to
+# ``StagedRows.deletions``. The commit replaces ids below 0 by ids of the catalog.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedFile:
     """A data file that a transaction adds.
 
     Attributes:
-        id: Below 0, and distinct within the table.
-        file: What was written.
-        schema: The columns it was written with, and ``partition_spec`` the keys.
-        first_row_id: Below 0; stands for the row id of its first row, unless it holds row ids.
+        id: Id below 0, unique within the table.
+        file: The written file.
+        schema: Columns with which it was written.
+        partition_spec: Partition keys with which it was written.
+        first_row_id: Temporary row id of its first row, below 0, unless it stores row ids.
         added: Set for a file of another writer.
-        is_changed: Whether its rows are committed rows as they become.
-        reads_base_rows: Whether what it holds depends on the rows of the table.
-        hidden: What hides rows of it.
+        is_changed: Whether its rows are new versions of committed rows.
+        reads_base_rows: Whether its contents depend on the rows of the table.
+        hidden: Deletes of its rows.
     """
 
     id: int
@@ -102,17 +102,17 @@ class StagedFile:
 
     @property
     def visible_count(self) -> int:
-        """The number of rows that are not deleted."""
+        """Number of rows that are not deleted."""
         return self.file.record_count - (self.hidden.delete_count if self.hidden else 0)
 
     def in_columns(self, schema: Schema) -> StagedFile:
-        """Return the same file in a table that has these columns now: without bounds and buckets that mean nothing for them."""
+        """Return the same file for a table that has these columns now, without bounds and buckets that are not valid for them."""
         now = {leaf.id: leaf.type for leaf in schema.leaves()}
         changed = {leaf.id: leaf.type for leaf in self.schema.leaves() if leaf.type != now.get(leaf.id, leaf.type)}
         lost = {number for number, written in changed.items() if not bounds_hold(written, now[number])}
         spec, file = self.partition_spec, self.file
         if spec is not None and any(key.buckets is not None and key.column_id in changed for key in spec.fields):
-            # The bucket of a value depends on its type, and the catalog records no type that ended with the transaction in which it began.
+            # The bucket of a value depends on its type, and the catalog records no type that was replaced in the same transaction.
             spec, file = None, replace(file, partition_values=())
         if not lost and spec is self.partition_spec:
             return self
@@ -123,7 +123,7 @@ class StagedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedInlined:
-    """Rows that a transaction adds to the catalog, with the columns of a schema; row ids are below 0 for new rows."""
+    """Rows that a transaction adds to the catalog, with the columns of a schema. New rows have row ids below 0."""
 
     rows: InlinedRows
     schema: Schema
@@ -137,7 +137,7 @@ class StagedInlined:
         return bool(self.row_ids) and self.row_ids[0] >= 0
 
     def in_columns(self, schema: Schema) -> StagedInlined:
-        """Convert the rows to the columns that the table has now."""
+        """Convert the rows to the current columns of the table."""
         before = {column.id: (column, values) for column, values in zip(self.schema, self.rows.columns, strict=True)}
         changed = Schema(columns=tuple(column for column in schema if not _same_form(before.get(column.id), column)))
         if not changed.columns and len(schema) == len(self.schema):
@@ -153,7 +153,7 @@ class StagedInlined:
         return replace(self, rows=rows, schema=schema)
 
     def in_arrow(self, schema: Schema) -> pa.Table:
-        """Return the rows with the columns of a schema, as the table's columns are now."""
+        """Return the rows with the columns of a schema, converted to the current columns of the table."""
         return pa.Table.from_arrays(list(self.arrays(schema)), schema=to_arrow_schema(schema))
 
     def arrays(self, schema: Schema) -> Iterator[ArrowArray]:
@@ -166,25 +166,26 @@ class StagedInlined:
             else:
                 yield stored_array(list(values), old, column)
 
-    def without(self, gone: frozenset[int]) -> StagedInlined:
-        """Leave out the rows with these ids."""
-        if gone.isdisjoint(self.row_ids):
+    def without(self, deleted: frozenset[int]) -> StagedInlined:
+        """Return these rows without those with some ids."""
+        if deleted.isdisjoint(self.row_ids):
             return self
-        kept = [place for place, row_id in enumerate(self.row_ids) if row_id not in gone]
+        kept = [place for place, row_id in enumerate(self.row_ids) if row_id not in deleted]
         return replace(self, rows=chosen_rows(self.rows, kept, self.schema), row_ids=tuple(self.row_ids[place] for place in kept))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedRows:
-    """The rows that a transaction adds to a table, and those of the base snapshot that it deletes.
+    """Rows that a transaction adds to a table, and rows of the base snapshot that it deletes.
 
-    A value: each change gives the next one.
+    Objects are immutable: each change returns a new one.
 
     Attributes:
-        files: Data files with rows in them, in the order that they were added in.
+        files: Data files with live rows, in the order in which they were added.
         inlined: Rows for the catalog, in the same order.
-        deletions: What hides rows that are committed.
-        file_count: Files that were ever added; ``row_count`` are their rows and those for the catalog.
+        deletions: Deletes of committed rows.
+        file_count: Number of all files that were added, including deleted ones.
+        row_count: Number of all rows that were added to files and to the catalog, including deleted ones.
     """
 
     files: tuple[StagedFile, ...] = ()
@@ -196,7 +197,7 @@ class StagedRows:
     def with_files(
         self, files: Iterable[WrittenFile], table: TableState, *, is_changed: bool = False, reads_base_rows: bool = False
     ) -> StagedRows:
-        """Add data files, written for the table's present columns."""
+        """Add data files that were written for the current columns of the table."""
         new = [
             StagedFile(
                 id=0,
@@ -212,7 +213,7 @@ class StagedRows:
         return self._with_new(new)
 
     def with_added(self, files: Iterable[AddedFile], table: TableState) -> StagedRows:
-        """Add files of other writers, checked against the table's present columns."""
+        """Add files of other writers that were checked against the current columns of the table."""
         new = [
             StagedFile(id=0, file=one.file, schema=table.schema, partition_spec=table.partition_spec, first_row_id=0, added=one)
             for one in files
@@ -220,13 +221,13 @@ class StagedRows:
         return self._with_new(new)
 
     def in_columns(self, schema: Schema) -> StagedRows:
-        """Convert the rows to the columns that the table has now."""
+        """Convert the rows to the current columns of the table."""
         files = tuple(one.in_columns(schema) for one in self.files)
-        # Hundreds of calls may have added a few rows each, and hundreds may alter the table then.
+        # Hundreds of calls may have added a few rows each, and hundreds may then alter the table.
         return replace(self, files=files, inlined=tuple(one.in_columns(schema) for one in _together(self.inlined)))
 
     def without_additions(self) -> StagedRows:
-        """Discard the rows that were added; deletes of committed rows stay."""
+        """Discard added rows, and keep deletes of committed rows."""
         return replace(self, files=(), inlined=())
 
     def _with_new(self, files: Sequence[StagedFile]) -> StagedRows:
@@ -234,27 +235,34 @@ class StagedRows:
         rows = self.row_count
         for number, file in enumerate(files, self.file_count + 1):
             rows += file.file.record_count
-            # Ids count down, so that staged rows have ids of their own and never those of committed rows.
+            # Ids count down, so that staged rows have unique ids that no committed row has.
             numbered.append(replace(file, id=-number, first_row_id=-rows))
         return replace(self, files=(*self.files, *numbered), file_count=self.file_count + len(numbered), row_count=rows)
 
     def with_inlined(
         self, rows: InlinedRows, schema: Schema, row_ids: tuple[int, ...] | None = None, *, reads_base_rows: bool = False
     ) -> StagedRows:
-        """Add rows for the catalog; ``row_ids`` are those of changed rows, None for new ones."""
+        """Add rows for the catalog.
+
+        Args:
+            rows: The rows.
+            schema: Their columns.
+            row_ids: Row ids of changed rows; None for new rows.
+            reads_base_rows: Whether the rows depend on the rows of the table. Default: False.
+        """
         count = self.row_count + rows.record_count
         ids = tuple(range(-count, -self.row_count)) if row_ids is None else row_ids
         staged = StagedInlined(rows=rows, schema=schema, row_ids=ids, reads_base_rows=reads_base_rows)
         return replace(self, inlined=(*self.inlined, staged), row_count=count)
 
     def without(self, found: Deletions) -> StagedRows:
-        """Delete rows that a scan with this laid over it has found."""
-        # A delete file replaces an earlier one of the same data file and holds its positions too.
+        """Delete rows that a scan with this overlay has found."""
+        # A delete file replaces an earlier one of the same data file and contains its positions, too.
         hidden = {file.data_file_id: file for file in found.delete_files}
         ended = {file.data_file_id for file in found.ended}
         files = tuple(replace(one, hidden=hidden.get(one.id, one.hidden)) for one in self.files if one.id not in ended)
-        gone = frozenset(row_id for name, row_ids in found.inlined if name == NOT_COMMITTED for row_id in row_ids)
-        inlined = tuple(part for part in (one.without(gone) for one in self.inlined) if part.row_ids)
+        deleted = frozenset(row_id for name, row_ids in found.inlined if name == NOT_COMMITTED for row_id in row_ids)
+        inlined = tuple(part for part in (one.without(deleted) for one in self.inlined) if part.row_ids)
         committed = Deletions(
             delete_files=tuple(file for file in found.delete_files if file.data_file_id >= 0),
             inlined_deletes=found.inlined_deletes,
@@ -265,27 +273,27 @@ class StagedRows:
 
     @property
     def delete_files(self) -> tuple[StagedDeleteFile, ...]:
-        """Delete files in place: of committed data files, then of those that are not."""
+        """Live delete files: those of committed data files, then those of staged ones."""
         return (*self.deletions.delete_files, *(one.hidden for one in self.files if one.hidden is not None))
 
     def overlay_on(self, plan: ScanPlan, directory: str, mappings: dict[int, tuple[int, NameMapping]]) -> ScanPlan:
-        """Lay this over a scan of the table at the base snapshot; the scan of the table as the transaction sees it.
+        """Combine this with a scan of the table at the base snapshot. Return the scan of the table as the transaction sees it.
 
         Args:
             plan: The scan.
             directory: Full directory of the table, with a trailing slash.
-            mappings: The mapping of each file of another writer, by the file's id.
+            mappings: Name mapping of each file of another writer, by file id.
         """
         ended = {file.data_file_id for file in self.deletions.ended}
         hidden = {file.data_file_id: file for file in self.deletions.delete_files}
         few = {file.data_file_id: file.positions for file in self.deletions.inlined_deletes}
         left = [task for task in plan.tasks if task.file.id not in ended]
         committed = [_thinned(task, hidden.get(task.file.id), few.get(task.file.id, ()), directory) for task in left]
-        # Numbers that the plan gives to files and tables of inlined rows go on.
+        # Continue the numbers that the plan has given to files and tables of inlined rows.
         numbered = len(plan.tasks)
         if plan.inlined is not None:
-            theirs = inlined_column(plan.inlined, plan.read_schema, "file_index").unique().to_pylist()
-            numbered = max([numbered, *(number + 1 for number in theirs)])
+            numbers_in_use = inlined_column(plan.inlined, plan.read_schema, "file_index").unique().to_pylist()
+            numbered = max([numbered, *(number + 1 for number in numbers_in_use)])
         own = list(self._own(plan, directory, {file_id: number for file_id, (number, _) in mappings.items()}, numbered))
         return replace(
             plan,
@@ -295,12 +303,12 @@ class StagedRows:
         )
 
     def _live(self, inlined: pa.Table, read_schema: Schema) -> pa.Table:
-        """Return the committed rows of the catalog that are left."""
+        """Return the committed inlined rows that are not deleted."""
         if not self.deletions.inlined:
             return inlined
-        gone = {(name, row_id) for name, row_ids in self.deletions.inlined for row_id in row_ids}
+        deleted = {(name, row_id) for name, row_ids in self.deletions.inlined for row_id in row_ids}
         tables, row_ids = (inlined_column(inlined, read_schema, name).to_pylist() for name in _IDENTITY)
-        return inlined.filter(pa.array([row not in gone for row in zip(tables, row_ids, strict=True)], pa.bool_()))
+        return inlined.filter(pa.array([row not in deleted for row in zip(tables, row_ids, strict=True)], pa.bool_()))
 
     def _own(self, plan: ScanPlan, directory: str, mapping_ids: dict[int, int], start: int) -> Iterator[FileTask]:
         for number, one in enumerate(self.files):
@@ -316,7 +324,7 @@ class StagedRows:
 
 
 def _thinned(task: FileTask, hidden: StagedDeleteFile | None, few: Sequence[int], directory: str) -> FileTask:
-    """Return the task for what is left of a committed file."""
+    """Return the task for a committed file without the newly deleted rows."""
     if hidden is None and not few:
         return task
     delete_files = task.file.delete_files if hidden is None else (_delete_file(hidden, directory),)
@@ -325,7 +333,7 @@ def _thinned(task: FileTask, hidden: StagedDeleteFile | None, few: Sequence[int]
 
 
 def _together(parts: Sequence[StagedInlined]) -> Iterator[StagedInlined]:
-    """Yield rows of the same kind in one part; all have the same columns."""
+    """Yield rows of the same kind as one part. All parts have the same columns."""
     kinds: dict[tuple[bool, bool], list[StagedInlined]] = {}
     for part in parts:
         kinds.setdefault((part.is_changed, part.reads_base_rows), []).append(part)
@@ -374,7 +382,7 @@ def _data_file(staged: StagedFile, directory: str, snapshot_id: int, mapping_id:
         file_size_bytes=file.file_size_bytes,
         footer_size=file.footer_size,
         row_id_start=None if file.row_ids_embedded else staged.first_row_id,
-        # The snapshot that the transaction becomes unless another writer commits first.
+        # The id of the snapshot that the transaction commits, unless another writer commits first.
         begin_snapshot=snapshot_id + 1,
         mapping_id=mapping_id,
         encryption_key=file.encryption_key,
@@ -397,29 +405,29 @@ def _delete_file(staged: StagedDeleteFile, directory: str) -> DeleteFile:
 
 
 def inlined_part(frame: Frame, state: WriteState, inline: bool | None = None) -> tuple[InlinedRows | None, Frame]:
-    """Return the rows of a frame as values for the catalog, or else the frame to write to files.
+    """Return the rows of a frame as values for the catalog, or the frame to write to files.
 
-    A frame goes into the catalog as a whole, if it has at most ``data_inlining_row_limit`` rows (a table option), all columns have types
-    that the catalog can hold, and DuckDB can read every value there and flush it. A Spark DataFrame only does on request: to count its
-    rows first may compute it twice.
+    A frame is stored in the catalog if it has at most ``data_inlining_row_limit`` rows (a table option), the catalog can store all
+    column types, and DuckDB can read and flush every value. A Spark DataFrame is stored there only on request, because counting its
+    rows may compute it twice.
 
     Args:
-        frame: Of a stream or a DataFrame, only as many rows are read as it takes to know that it is too long.
-        state: The write.
-        inline: False for no frame, True for DataFrames as well.
+        frame: The frame. Only as many rows of a stream or DataFrame are read as needed to know that it is too long.
+        state: Settings of the write.
+        inline: False for never, True for Spark DataFrames, too. Default: None, for Arrow data only.
 
     Returns:
         The values, or None; and a frame that still has all rows.
 
     Raises:
-        SchemaError: The rows do not fit the table.
-        UsageError: A row does not satisfy the row_constraint.
+        SchemaError: The rows do not match the table.
+        UsageError: A row does not satisfy the condition of the write.
     """
     limit = state.options.data_inlining_row_limit
     requested = inline if inline is not None else frame.inlines_by_default
     if not limit or not requested or not may_inline(state.schema, state.format_version):
         return None, frame
-    # Reads only one row more than the limit; ``frame`` still gives all rows, these included.
+        # Reads only one row more than the limit. ``frame`` still returns all rows, including these.
     few, frame = frame.few_rows(limit, MAX_BYTES)
     if few is None or not few.num_rows:
         return None, frame
@@ -433,20 +441,20 @@ def inlined_part(frame: Frame, state: WriteState, inline: bool | None = None) ->
 
 
 def are_usable(rows: InlinedRows, schema: Schema, state: WriteState) -> bool:
-    """Return whether DuckDB reads all values of rows that have the columns of a schema, once they are in the catalog, and flushes them."""
+    """Return whether DuckDB can read and flush all values of rows that have the columns of a schema, if the catalog stores them."""
     if state.flush is not None and not state.flush.allows(rows, schema, state.partition_spec):
         return False
-    # A row has to fit into one statement.
+    # A row must fit into one statement.
     most = state.format_version.inlined_limits.most_row_bytes
-    if most is not None and any(sum(map(_most_bytes, row)) > most for row in rows.rows()):
+    if most is not None and any(sum(map(_max_bytes, row)) > most for row in rows.rows()):
         return False
-    # PostgreSQL moves long values out of a row that exceeds a page, but a pointer to each stays: a row of many columns may not fit
-    # even then. The exact size is computed only for tables wide enough to get there.
+    # PostgreSQL moves long values out of a row that exceeds a page, but a pointer to each remains, so that a row of many columns may still
+    # not fit. The exact size is computed only for tables that are wide enough.
     page = state.format_version.inlined_limits.max_page_bytes
     if page is not None and len(schema) * _MAX_CELL_BYTES + _ROW_BYTES > page:
         kinds = [column.type for column in schema]
-        room = page - _ROW_BYTES - len(schema) // 8
-        if any(sum(map(_page_bytes, row, kinds)) > room for row in rows.rows()):
+        remaining = page - _ROW_BYTES - len(schema) // 8
+        if any(sum(map(_page_bytes, row, kinds)) > remaining for row in rows.rows()):
             return False
     columns = zip(rows.columns, schema, strict=True)
     # Variants and nested values are stored as strings, which DuckDB must be able to parse again.
@@ -454,10 +462,10 @@ def are_usable(rows: InlinedRows, schema: Schema, state: WriteState) -> bool:
     return all(is_readable(value, kind) for values, kind in doubtful for value in values)
 
 
-def _most_bytes(value: object) -> int:
+def _max_bytes(value: object) -> int:
     """Return the maximum number of bytes of a value in a statement.
 
-    >>> _most_bytes("ä"), _most_bytes(b"\\0"), _most_bytes([1, None]), _most_bytes(2.5)
+    >>> _max_bytes("ä"), _max_bytes(b"\\0"), _max_bytes([1, None]), _max_bytes(2.5)
     (4, 1, 36, 8)
     """
     match value:
@@ -472,7 +480,7 @@ def _most_bytes(value: object) -> int:
 
 
 def _page_bytes(value: object, data_type: DataType) -> int:
-    """Return the maximum bytes of a value in a page of PostgreSQL, rounded up to the start of the next value.
+    """Return the maximum bytes of a value in a page of PostgreSQL, aligned to the start of the next value.
 
     >>> from ducklake_core.format.types.data_types import INT64, VARCHAR
     >>> [_page_bytes(value, VARCHAR) for value in (None, "", "ten letters", "long" * 1000)], _page_bytes(7, INT64)
@@ -491,18 +499,20 @@ def _page_bytes(value: object, data_type: DataType) -> int:
 
 
 def computed_defaults(schema: Schema, given: Collection[str], moment: datetime) -> tuple[tuple[int, Scalar], ...]:
-    """Return values for columns that some rows lack, by column id: of defaults that depend on the statement (expressions, and instants
-    that name no time zone), and of constants that are not in their type's own form, such as ``1.5`` for an integer.
+    """Return values for columns that some rows lack, by column id.
+
+    These are defaults that depend on the statement (expressions, and timestamps without a time zone), and constants that are not in the
+    form of their type, such as ``1.5`` for an integer.
 
     Args:
-        schema: The table's columns.
+        schema: Columns of the table.
         given: Names of the columns that every row has.
-        moment: The time of the statement, in the zone that times without a zone are meant in.
+        moment: Time of the statement, in the zone for timestamps without one.
 
     Raises:
-        UnsupportedFeatureError: A default that neither this library evaluates nor DuckDB, where it is installed, computes once.
-        UsageError: DuckDB cannot compute it.
-        SchemaError: Its value does not fit the column.
+        UnsupportedFeatureError: Neither this library nor DuckDB, if it is installed, can compute a default.
+        UsageError: DuckDB cannot compute a default.
+        SchemaError: The value does not fit the column.
     """
     names = {folded(name) for name in given}
     missing = (column for column in schema if column.default is not None and folded(column.name) not in names)
@@ -510,14 +520,14 @@ def computed_defaults(schema: Schema, given: Collection[str], moment: datetime) 
 
 
 def inserted_columns(request: ChangeRequest) -> list[str]:
-    """Return names of the columns that every branch of a change which inserts rows gives a value."""
+    """Return names of the columns that every inserting branch of a change sets."""
     inserts = [{place for place, _ in clause.values} for clause in request.clauses if clause.action == "insert"]
     given = set.intersection(*inserts) if inserts else range(len(request.target.columns))
     return [request.target.columns[place].name for place in given]
 
 
 def _is_plain(column: Field) -> bool:
-    """Return whether the stored default is the value's own text."""
+    """Return whether the stored default is the value's own string."""
     if column.default_is_expression or column.type == TIMESTAMPTZ:
         return False
     return column.type in OWN_STRINGS or canonical_default(column) == column.default
@@ -527,7 +537,7 @@ def _computed(column: Field, moment: datetime) -> Scalar:
     from ducklake_core.engines.arrow.evaluate import check_scalar
 
     if not column.default_is_expression:
-        # DuckDB stores the text as it was written and reads it in the zone of the session that inserts.
+        # DuckDB stores the string as it was written, and reads it in the zone of the session that inserts.
         return text_literal(column.default or "", column.type)
     try:
         scalar = default_scalar(column, moment)
@@ -551,18 +561,17 @@ def check_no_nulls(
 ) -> None:
     """Reject a column that has NULL in a live row.
 
-    Files without NULLs by their statistics are not opened; in the others that one column is read, batch by batch, up to
-    the first NULL.
+    Files without NULLs, by their statistics, are not opened. Of the others only this column is read, batch by batch, up to the first NULL.
 
     Args:
-        lake: The table's lake.
-        table: The table at the snapshot to read, with the columns that a transaction has made of it.
-        column: A top-level column of those.
-        session: A Spark session, whose executors look; this process does without it.
-        overlay: What the transaction has done to its rows.
+        lake: The lake of the table.
+        table: The table at the snapshot to read, with the columns of the transaction.
+        column: Name of a top-level column.
+        session: Spark session whose executors read the rows. Default: this process reads them.
+        overlay: Adds the rows of the transaction. Default: none.
 
     Raises:
-        SchemaError: There is one.
+        SchemaError: The column has NULLs.
     """
     from ducklake_core.scan import Scan
 
@@ -572,8 +581,8 @@ def check_no_nulls(
     found = any(batch.num_rows for batch in scan.to_batches()) if session is None else not scan.to_spark(session).isEmpty()
     if found:
         raise SchemaError(
-            f"column {name!r} of {table.qualified_name} has NULL in it at snapshot {table.snapshot_id}; "
-            "give those rows a value, or delete them, before it becomes NOT NULL",
+            f"Column {name!r} of {table.qualified_name} has NULL in it at snapshot {table.snapshot_id}, so it cannot become NOT NULL. "
+            f"Set a value in these rows, or delete them, first: WHERE {name} IS NULL",
             table=table.qualified_name,
             column=name,
             snapshot_id=table.snapshot_id,

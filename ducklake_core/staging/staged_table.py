@@ -1,4 +1,4 @@
-"""One table or view within an open transaction: staged changes, new columns, and the target of writes."""
+"""Staged changes of one table or view in an open transaction: definition, new columns, and settings of writes."""
 
 from __future__ import annotations
 
@@ -63,24 +63,24 @@ if TYPE_CHECKING:
 TagKey: TypeAlias = tuple[str | None, str]
 
 
-# Steps. A call stages what it means, not what came of it, so that the same steps can be applied to a newer snapshot after a conflict:
+# Steps. A call stages its request, not the result, so that the same steps can be applied to a newer snapshot after a conflict:
 #
-#   step           keeps                                     made again for each base snapshot
+#   step           stores                                    computed again for each base snapshot
 #   AddRows        files or inlined values of new rows       nothing
 #   AddDataFiles   files of other writers                    nothing
 #   DeleteWhere    the condition                             positions of matching rows
-#   DeleteByKeys   the frame that holds the keys             positions of rows with these keys
+#   DeleteByKeys   the frame that contains the keys          positions of rows with these keys
 #   ChangeRows     clauses and source of UPDATE or MERGE     positions of matching rows, and their new values
 #   RestoreRows    the table at an earlier snapshot          the difference between its rows and those of the base
 #   Altered        a function from state to state            the state after it
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteWhere:
-    """Rows to delete: those that match, or all of them.
+    """Delete the rows that match a condition, or all rows.
 
     Attributes:
         where: Condition, None for all rows.
-        session: Spark session that finds them.
-        rejects_unseen: Whether rows that another writer commits after they were searched for are a conflict, rather than deleted too.
+        session: Spark session that finds the rows.
+        rejects_unseen: Whether rows that another writer commits after the search raise a conflict, instead of being deleted, too.
     """
 
     where: str | Predicate | Condition | Column | None
@@ -90,7 +90,7 @@ class DeleteWhere:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteByKeys:
-    """Rows to delete: those whose key columns equal those of a row of ``frame``, which was written to ``files``."""
+    """Delete the rows whose key columns equal those of a row of ``frame``, which was written to ``files``."""
 
     on: tuple[str, ...]
     frame: Frame = field(repr=False)
@@ -99,7 +99,7 @@ class DeleteByKeys:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeRows:
-    """Rows to change or delete, and rows to add for those of a source that match none; ``inline`` is as in :meth:`DuckLake.write`."""
+    """Update or delete rows, and insert rows of a source that match none. ``inline`` is as in :meth:`DuckLake.write`."""
 
     request: ChangeRequest
     inline: bool | None = None
@@ -107,13 +107,13 @@ class ChangeRows:
     session: Any = field(default=None, repr=False)
 
     def narrowing(self) -> Predicate | None:
-        """Return a predicate that holds for every row that the change can touch, None for all rows."""
+        """Return a predicate that holds for every row that the change can affect, None for all rows."""
         return self.request.where if self.source is None else self.source.narrowing(self.request)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreRows:
-    """Make the rows those of an earlier snapshot; ``then`` is the table at it. ``session`` is a Spark session that does the work."""
+    """Restore the rows of an earlier snapshot. ``then`` is the table at it; ``session`` is a Spark session that does the work."""
 
     then: TableState
     session: Any = field(default=None, repr=False)
@@ -124,7 +124,7 @@ Selection: TypeAlias = DeleteWhere | DeleteByKeys | ChangeRows | RestoreRows
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddRows:
-    """Rows that a call has written, to files or for the catalog; ``replaces`` other rows, be there any or none."""
+    """Add rows that a call has written, to files or for the catalog. ``replaces`` states whether they replace other rows."""
 
     files: tuple[WrittenFile, ...] = ()
     inlined: InlinedRows | None = None
@@ -133,21 +133,22 @@ class AddRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddDataFiles:
-    """Files of other writers."""
+    """Add files of other writers."""
 
     files: tuple[AddedFile, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Altered:
-    """A change of the table's definition.
+    """Change the definition of the table.
 
     Attributes:
-        alteration: How.
-        after: The table that came of it.
-        requested: Whether it was requested, and not made to fit a frame.
-        proves: The column that has no NULL from then on, which the rows have to prove; ``session`` is a Spark session that looks.
-        discards: Whether rows that were staged before are given up.
+        alteration: The change.
+        after: The resulting table.
+        requested: Whether the caller requested it, and not only to fit a frame.
+        proves: The column that becomes NOT NULL, so that its rows have to be checked.
+        session: Spark session that checks the rows.
+        discards: Whether rows that were staged before are discarded.
     """
 
     alteration: Alteration
@@ -166,18 +167,18 @@ class StagedTable:
     """The changes of a transaction to one table.
 
     Attributes:
-        state: The table as later calls of the transaction see it; a negative id while it is not committed.
+        state: The table as later calls of the transaction see it; its id is negative until it is committed.
         start: The table before the first step.
-        committed: The table at the transaction's base snapshot, None when the transaction creates it.
-        requested: Schema and name by which the user requested it, None when the transaction creates it.
+        committed: The table at the base snapshot, None if the transaction creates it.
+        requested: Schema and name in the call, None if the transaction creates it.
         create: Its creation, if that is part of the transaction.
-        differences: What fitting its columns to a frame has changed, readable.
-        steps: What calls have done to its definition and rows, in order; ``state`` and ``rows`` are what comes of it at the base snapshot.
-        mappings: Name mappings that the table has at the base snapshot, once files of other writers are among the steps.
-        exclusive: Full paths of such files that nothing else in the lake may have.
+        differences: Changes of its columns to fit a frame, as readable strings.
+        steps: Steps that calls have staged, in order; ``state`` and ``rows`` are their result at the base snapshot.
+        mappings: Name mappings of the table at the base snapshot, if files of other writers are added.
+        exclusive: Full paths of such files that no other table of the lake may have.
         written: Whether any call wrote to it.
-        remembered: Whether ``committed`` was taken from memory, which is good for appends only (see table_cache.py).
-        guarded: Whether the commit must not come after changes of others, whatever was done to the table.
+        remembered: Whether ``committed`` comes from the cache, which suffices for appends only (context.py).
+        guarded: Whether every change by another writer is a conflict.
     """
 
     state: TableState
@@ -201,16 +202,16 @@ class StagedTable:
 
     @property
     def is_altered(self) -> bool:
-        """Return whether its definition was changed on request."""
+        """Return whether the caller has requested changes of its definition."""
         return any(isinstance(step, Altered) and step.requested for step in self.steps)
 
     @property
     def lookups(self) -> frozenset[Lookup]:
-        """The parts of the committed table that calls have read."""
+        """Parts of the committed table that calls have read."""
         if self.committed is None:
             return frozenset()
-        # The outcome depends on these parts of the table: the commit conflicts with any commit after the base that changed one of them.
-        # Plain appends have none, so that they never conflict with each other.
+        # The result depends on these parts of the table: the commit conflicts with any commit after the base that changed one of them.
+        # Plain appends have none, so they never conflict with each other.
         whole: frozenset[Lookup] = frozenset(("definition", "rows")) if self.guarded else frozenset()
         return whole | frozenset(lookup for step in self.steps if (lookup := _lookup(step)) is not None)
 
@@ -223,12 +224,12 @@ class StagedTable:
         session: Any = None,
         discards: bool = False,
     ) -> Altered:
-        """Return the step that changes the definition; see :class:`Altered`."""
+        """Return the step that changes the definition; see :class:`Altered` for the parameters."""
         after = normalized(self.committed, alteration(self.state))
         return Altered(alteration=alteration, after=after, requested=requested, proves=proves, session=session, discards=discards)
 
     def _creation(self, create: CreateTable) -> CreateTable:
-        """Return the creation in its final form, whatever was altered since."""
+        """Return the creation in its final form, including later alterations."""
         state = self.state
         return replace(
             create,
@@ -251,22 +252,22 @@ class StagedTable:
         )
 
     def _keys(self, file: StagedFile) -> PartitionSpec | None:
-        """Return the partition keys that a file is committed with: none where those that it was written with do not come to be."""
+        """Return the partition keys with which a file is committed; None if the keys with which it was written are not committed."""
         written, final = file.partition_spec, self.state.partition_spec
         if same_keys(written, final):
             return final
-        # Keys that the same transaction sets and replaces never get an id in the catalog, so their files are committed without keys.
+        # Keys that one transaction sets and replaces never get an id in the catalog, so their files are committed without keys.
         return written if written is not None and written.id else None
 
     def actions(self) -> Iterator[Action]:
-        """Yield everything staged, as the commit takes it."""
+        """Yield all staged changes as actions for the commit."""
         if self.create is not None:
             yield self._creation(self.create)
         elif self.committed is not None and (altered := difference(self.committed, self.state, self._passing())) is not None:
             yield altered
         table_id, rows = self.state.id, self.rows
         yield from self._added_files([file for file in rows.files if file.added is not None])
-        # Data files come before delete files, so that they get the lower ids, as in DuckDB.
+        # Data files come before delete files, so that they get lower ids, as in DuckDB.
         for keys, schema, files in self._alike(file for file in rows.files if file.added is None):
             yield AppendFiles(
                 table_id=table_id,
@@ -290,7 +291,7 @@ class StagedTable:
             yield EndInlined(table_id=table_id, rows=deletions.inlined)
 
     def mapped(self) -> dict[int, tuple[int, NameMapping]]:
-        """Return the mapping of each file of another writer, by the file's id, with its own id: below 0 for one that the table lacks."""
+        """Return the name mapping of each file of another writer with its id, by file id. New mappings have an id below 0."""
         known: list[NameMapping] = list(self.mappings)
         mapped: dict[int, tuple[int, NameMapping]] = {}
         for file in self.rows.files:
@@ -318,7 +319,7 @@ class StagedTable:
             )
 
     def _alike(self, files: Iterable[StagedFile]) -> Iterator[tuple[PartitionSpec | None, Schema, list[StagedFile]]]:
-        """Yield files in order, those after each other together that have the same columns and keys."""
+        """Yield consecutive files with the same columns and keys as one group."""
         for (keys, schema), group in groupby(files, key=lambda file: (self._keys(file), file.schema)):
             yield keys, schema, list(group)
 
@@ -335,7 +336,7 @@ class StagedTable:
         )
 
     def paths(self, files: Sequence[Any]) -> list[str]:
-        """Return full paths of files that are relative to the table."""
+        """Return full paths of files whose paths are relative to the table."""
         return [self.state.path + file.path for file in files]
 
 
@@ -344,7 +345,7 @@ def _lookup(step: Step) -> Lookup | None:
         case Altered(requested=requested):
             return "definition" if requested else None
         case ChangeRows(request=request):
-            # Rows of a source that match none are added: a row that was deleted matters as much as a new one.
+            # Rows of a source without a match are inserted, so that deleted rows matter as much as new ones.
             return "rows" if any(clause.when == "not matched" for clause in request.clauses) else "matches"
         case DeleteWhere() | DeleteByKeys():
             return "matches"
@@ -363,14 +364,17 @@ def _with_keys(file: WrittenFile, keys: PartitionSpec | None) -> WrittenFile:
 def new_schema(
     name: str, parent: SchemaState | None, local_id: int, info: LakeInfo, *, or_existing: bool = False
 ) -> tuple[CreateSchema, SchemaState]:
-    """Return a schema to create, and its state as later changes of the transaction see it.
+    """Return a schema to create, and its state for later changes of the transaction.
 
     Args:
-        name: Its path.
-        parent: The schema that it is in, None for one at the top.
+        name: Path of the schema.
+        parent: Its parent schema, None for a top-level schema.
+        local_id: Its temporary id.
+        info: Settings of the lake.
+        or_existing: Whether to use the schema if another writer creates it meanwhile. Default: False.
     """
     uuid = paths.uuid7()
-    # One name may be in several schemas, and all directories are next to each other.
+    # Several schemas may contain schemas of the same name, and all directories are siblings.
     path = paths.directory_name(split_path(name)[-1], uuid) if parent is None else f"{uuid}/"
     state = SchemaState(id=local_id, uuid=uuid, name=name, path=paths.join(info.data_path, path))
     parent_id = None if parent is None else parent.id
@@ -391,14 +395,23 @@ def new_table(
     uuid: str | None = None,
     format_version: FormatVersion = DEFAULT_VERSION,
 ) -> tuple[CreateTable, TableState]:
-    """Return a table to create, and its state as later changes of the transaction see it.
+    """Return a table to create, and its state for later changes of the transaction.
 
     Args:
-        format_version: The version of the lake.
-        uuid: Its uuid where that is normalized, as it names the directory in which files may be already.
+        schema: Its schema.
+        name: Its name.
+        columns: Its columns.
+        local_id: Its temporary id.
+        partition_by: Its partition keys.
+        comment: Its comment, None for none.
+        options: Its effective options.
+        snapshot_id: Id of the base snapshot.
+        or_existing: Whether to use the table if another writer creates it meanwhile. Default: False.
+        uuid: Its uuid, normalized, if its directory may already contain files. Default: a new one.
+        format_version: Version of the lake.
 
     Raises:
-        SchemaError: Columns or partition keys that no table can have.
+        SchemaError: Columns or partition keys are not valid in a table.
     """
     check_names(columns, format_version)
     numbered = with_ids(with_initial_defaults(columns))
@@ -437,7 +450,7 @@ def new_table(
 
 
 def as_before(new: TableState, then: TableState, options: Mapping[str, str]) -> TableState:
-    """Return a new table's state with the definition of an earlier table, column ids included, and options set for it alone."""
+    """Return the state of a new table with the definition of an earlier one, including column ids, and its own options."""
     state = restore_definition(replace(new, options={**new.options, **options}), then=then)
     return replace(state, next_column_id=1 + max(node.id for node in then.schema.walk()))
 
@@ -449,17 +462,17 @@ def evolve(
     missing_columns: MissingColumns,
     holds_only_nulls: Callable[[Field, bool], bool] | None = None,
 ) -> tuple[TableState, tuple[str, ...]]:
-    """Return the table's state after it was made to fit a frame, and what differs.
+    """Return the table's state after it was fitted to a frame, and the differences.
 
     Args:
         state: The table.
-        frame: The frame's columns.
+        frame: Columns of the frame.
         mode: ``strict`` or ``additive``.
         missing_columns: Whether a frame may lack columns that have no default.
-        holds_only_nulls: Whether a column that does not fit, or may not, has no value in any row, so that it may be replaced.
+        holds_only_nulls: Returns whether a column that does not fit has only NULLs, so that it can be replaced. Default: none can.
 
     Raises:
-        SchemaError: The frame does not fit and the mode does not allow what would make it fit, or it lacks columns without a default
+        SchemaError: The frame does not match, and the mode does not allow the necessary changes; or it lacks columns without a default
             and must not.
     """
     if _same_columns(state.schema, frame):
@@ -492,20 +505,20 @@ def evolve(
 def evolved(
     state: TableState, *, frame: Schema, mode: SchemaEvolution, missing_columns: MissingColumns, replaced: Collection[int] = ()
 ) -> TableState:
-    """Return the table's state after it was made to fit a frame.
+    """Return the table's state after it was fitted to a frame.
 
     Args:
         state: The table.
-        frame: The frame's columns.
+        frame: Columns of the frame.
         mode: ``strict`` or ``additive``.
         missing_columns: Whether a frame may lack columns that have no default.
-        replaced: Ids of columns that hold only NULL and give way to columns of the frame.
+        replaced: Ids of columns that have only NULLs, and are replaced by columns of the frame.
     """
     return evolve(state, frame, mode, missing_columns, lambda column, _: column.id in replaced)[0]
 
 
 def check_whole_structs(state: TableState, frame: Schema) -> None:
-    """Raise for an upsert whose structs lack fields of the table: matched rows would lose the values of these fields.
+    """Raise an error for an upsert whose structs lack fields of the table: matched rows would lose the values of these fields.
 
     Raises:
         SchemaError: A struct of the frame lacks a field.
@@ -520,18 +533,18 @@ def check_whole_structs(state: TableState, frame: Schema) -> None:
         )
 
 
-def _lacking(ours: Field, theirs: Field, path: str) -> Iterator[str]:
-    given = {folded(child.name): child for child in children_of(theirs.type)}
-    for child in children_of(ours.type):
+def _lacking(own: Field, given_field: Field, path: str) -> Iterator[str]:
+    given = {folded(child.name): child for child in children_of(given_field.type)}
+    for child in children_of(own.type):
         mine = given.get(folded(child.name))
         if mine is not None:
             yield from _lacking(child, mine, f"{path}.{child.name}")
-        elif isinstance(ours.type, StructType) and isinstance(theirs.type, StructType):
+        elif isinstance(own.type, StructType) and isinstance(given_field.type, StructType):
             yield f"{path}.{child.name}"
 
 
 def check_not_lacking(state: TableState, frame: Schema) -> None:
-    """Raise for a frame that lacks columns of the table that have no default, whatever else differs.
+    """Raise an error for a frame that lacks columns of the table without a default, regardless of other differences.
 
     Raises:
         SchemaError: It lacks some.
@@ -542,7 +555,7 @@ def check_not_lacking(state: TableState, frame: Schema) -> None:
 
 
 def lacking_columns(table: str, missing: Sequence[str], option: str = "missing_columns='null'") -> SchemaError:
-    """Return the error for a frame that lacks columns of the table that have no default.
+    """Return the error for a frame that lacks columns of the table without a default.
 
     Args:
         table: ``schema.table``.
@@ -552,7 +565,7 @@ def lacking_columns(table: str, missing: Sequence[str], option: str = "missing_c
     names = ", ".join(repr(path) for path in missing)
     noun, pronoun = ("column", "it") if len(missing) == 1 else ("columns", "them")
     return SchemaError(
-        f"the data lacks {noun} {names} of {table}, which would be NULL in new rows: add {pronoun} to the data, or allow it with {option}",
+        f"The data lacks {noun} {names} of {table}, which would be NULL in new rows. Add {pronoun} to the data, or allow it with {option}",
         table=table,
         columns=tuple(missing),
         missing_columns=tuple(missing),
@@ -560,7 +573,7 @@ def lacking_columns(table: str, missing: Sequence[str], option: str = "missing_c
 
 
 def is_key(state: TableState, column: Field) -> bool:
-    """Return whether rows are partitioned or sorted by a column, or by a part of it."""
+    """Return whether the table is partitioned or sorted by a column, or by a part of it."""
     nodes = {node.id for node in column.walk()}
     partitioned = state.partition_spec is not None and any(key.column_id in nodes for key in state.partition_spec.fields)
     return partitioned or any(folded(column.name) in folded(key.expression) for key in state.sort_keys)
@@ -574,11 +587,11 @@ def _same_columns(table: Schema, frame: Schema) -> bool:
 
 
 def check_existing(table: TableState, request: WriteRequest) -> None:
-    """Raise for partition keys or a comment of a new table if the table exists with others.
+    """Raise an error if an existing table has other partition keys or another comment than a write gives for a new one.
 
     Raises:
-        UsageError: Other partition keys than the table's, or another comment.
-        SchemaError: Partition keys that the table cannot have.
+        UsageError: The partition keys or the comment differ.
+        SchemaError: The table cannot have the given partition keys.
     """
     name = table.qualified_name
     if request.partition_by:
@@ -586,30 +599,26 @@ def check_existing(table: TableState, request: WriteRequest) -> None:
         if wanted is None or present is None or wanted.fields != present.fields:
             keys = ", ".join(key.expression for key in present.fields) if present is not None else "nothing"
             raise UsageError(
-                f"table {name} is partitioned by {keys}, not by {', '.join(request.partition_by)}: leave partition_by out, or change the "
-                "keys with set_partitioned_by",
+                f"Table {name} is partitioned by {keys}, not by {', '.join(request.partition_by)}. Remove partition_by, or change the keys "
+                "with set_partitioned_by",
                 table=name,
             )
     if request.comment is not None and request.comment != table.comment:
-        raise UsageError(
-            f"table {name} has another comment than the given one: leave comment out, or change it with set_comment", table=name
-        )
+        raise UsageError(f"Table {name} has another comment than the given one. Remove comment, or change it with set_comment", table=name)
 
 
 def check_replaceable(table: TableState, inline: bool | None) -> None:
-    """Raise for an overwrite of the partitions in the data if the table has none, or if the rows are to be kept in the catalog.
+    """Raise an error for an overwrite of the partitions of the data if the table has none, or if rows are to be stored in the catalog.
 
     Raises:
         UsageError: The table has no partition keys.
-        UnsupportedFeatureError: The rows shall be inlined.
+        UnsupportedFeatureError: The rows are to be inlined.
     """
     name = table.qualified_name
     if table.partition_spec is None:
-        raise UsageError(f"table {name} has no partition keys: overwrite all of it, or rows of it with where=...", table=name)
+        raise UsageError(f"Table {name} has no partition keys. Overwrite all rows, or some rows with where=...", table=name)
     if inline:
-        raise UnsupportedFeatureError(
-            "rows that replace the partitions that they are in go to files, which know their partitions: leave inline away", table=name
-        )
+        raise UnsupportedFeatureError("Rows that replace their partitions cannot be stored in the catalog. Remove inline", table=name)
 
 
 def new_write_state(
@@ -621,18 +630,18 @@ def new_write_state(
     row_constraint: Predicate | None = None,
     write_id: str | None = None,
 ) -> WriteState:
-    """Build the settings for the writers of a table's new files.
+    """Return the settings for writing new files of a table.
 
     Args:
-        table: The table as the write leaves it behind.
-        info: The lake.
-        storage: How to reach its files.
-        defaults: What columns that rows lack get, by column id, where it is computed.
-        row_constraint: What every row must satisfy.
-        write_id: Mark of the write, a new one when None.
+        table: The table after the write.
+        info: Settings of the lake.
+        storage: Opens the store.
+        defaults: Computed values for columns that rows lack, by column id. Default: none.
+        row_constraint: Condition that every row must satisfy. Default: none.
+        write_id: Id of the write. Default: a new one.
 
     Raises:
-        UnsupportedFeatureError: The catalog names a directory that the lake has no business to write to.
+        UnsupportedFeatureError: The catalog names a directory that the lake must not write to.
     """
     name, options = join_name(table.schema_name, table.name), Options.from_mapping(table.options)
     return WriteState(
@@ -656,10 +665,10 @@ class StagedView:
     """The changes of a transaction to one view.
 
     Attributes:
-        state: The view as later calls of the transaction see it; a negative id while it is not committed.
-        committed: The view at the transaction's base snapshot, None when the transaction creates it.
-        altered: Whether it was commented on or tagged.
-        tagged: What was done to its tags, by column (None for the view itself) and key.
+        state: The view as later calls of the transaction see it; its id is negative until it is committed.
+        committed: The view at the base snapshot, None if the transaction creates it.
+        altered: Whether a comment or tag has changed.
+        tagged: Changes of its tags, by column (None for the view itself) and key.
     """
 
     state: ViewState
@@ -673,7 +682,7 @@ class StagedView:
         return join_name(self.state.schema_name, self.state.name)
 
     def rename(self, name: str) -> None:
-        """Give the view another name in the same schema."""
+        """Rename the view within its schema."""
         self.state = replace(self.state, name=name)
 
     def comment(self, text: str | None) -> None:
@@ -688,7 +697,7 @@ class StagedView:
         self.altered = True
 
     def actions(self) -> Iterator[Action]:
-        """Yield everything staged, as the commit takes it."""
+        """Yield all staged changes as actions for the commit."""
         state, before = self.state, self.committed
         if before is None:
             yield CreateView(
@@ -719,7 +728,7 @@ class StagedView:
 
 
 def tagged_view(state: ViewState, tags: Mapping[TagKey, str | None]) -> ViewState:
-    """Return a view with some tags changed, the comment perhaps among them."""
+    """Return a view with some tags changed, possibly including the comment."""
     found = {where: value for where, value in (_tags(state) | dict(tags)).items() if value is not None}
     own = {key: value for (column, key), value in found.items() if column is None}
     columns = {column: value for (column, _), value in found.items() if column is not None}

@@ -99,7 +99,7 @@ def test_rows_that_came_after_the_snapshot_that_was_read_count(sqlite_address: L
 
 def test_the_setting_belongs_to_overwrites(sqlite_address: LakeAddress) -> None:
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-    with pytest.raises(UsageError, match="concurrent_appends belongs to overwrite"):
+    with pytest.raises(UsageError, match="concurrent_appends applies only to mode='overwrite'"):
         lake.write("t", rows((1, 1)), concurrent_appends="replace")
     with pytest.raises(UsageError, match="'fail' or 'replace'"):
         lake.write("t", rows((1, 1)), mode="overwrite", concurrent_appends="merge")  # type: ignore[arg-type]

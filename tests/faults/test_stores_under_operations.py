@@ -243,7 +243,7 @@ def test_a_merge_into_a_store_that_loses_files(sqlite_address: LakeAddress) -> N
     newest = lake.snapshot().id
     lake._storage = Liar(lie="takes files and loses them")
     result = lake.merge_adjacent_files()
-    assert any("was written, and is not there" in failure for failure in result.failures)
+    assert any("was written, but is missing" in failure for failure in result.failures)
     assert lake.snapshot().id == newest
     lake.close()
 

@@ -22,7 +22,7 @@ def test_the_reference_is_complete(tmp_path: Path) -> None:
     assert "- [DuckLakeIOManager](ducklake_dagster/DuckLakeIOManager.md): Store the frames that assets return in DuckLake tables" in index
     page = (tmp_path / "ducklake_core" / "Transaction.md").read_text()
     assert "## guard" in page
-    assert "Let nobody get in between" in page  # codespell:ignore nobody
+    assert "Make the commit fail if another writer changes rows" in page
     manager = (tmp_path / "ducklake_dagster" / "DuckLakeResource.md").read_text()
     assert "## connect" in manager
     # Inherited from Dagster, which documents it.

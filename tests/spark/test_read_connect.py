@@ -60,7 +60,7 @@ def test_connect_reads_both_ways(oracle: Callable[..., AbstractContextManager[Or
     assert "connect" in answers["module"]
     assert answers["ways"] == ["None"]
     assert sorted(tuple(row) for row in answers["virtual"]) == virtual
-    assert "in Spark Connect all files with Arrow" in str(open_lake(sqlite_address).scan("small").plan())
+    assert "Spark Connect reads all files with Arrow" in str(open_lake(sqlite_address).scan("small").plan())
     assert "Connect" not in str(open_lake(sqlite_address).scan("t").plan())
     assert answers["small"] == [i for i in range(1400) if i % 20 >= 11]
     assert sorted(tuple(row) for row in answers["rows"]) == expected

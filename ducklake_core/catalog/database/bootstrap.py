@@ -51,7 +51,7 @@ from ducklake_core.format.state import LakeInfo
 from ducklake_core.format.versions import DEFAULT_VERSION, VERSIONS, WRITABLE, FormatVersion, interrupted_migration
 
 Opened = TypeVar("Opened")
-_NEW_LAKE = "check the address, or create a lake there with DuckLake.create(...), ducklake create, or ATTACH in DuckDB"
+_NEW_LAKE = "Create a lake with DuckLake.create(...) or DuckLake.open(..., create=True) in Python, or ATTACH in DuckDB"
 _CREATE_RETRIES, _OPEN_RETRIES = RetryPolicy(max_attempts=3), RetryPolicy(max_attempts=4)
 _CREATE_SECONDS = 30.0
 
@@ -82,7 +82,7 @@ def create_catalog(
     """
     path = database.address.default_data_path if data_path is None else str(data_path)
     if path is None or not path.strip():
-        raise UsageError("a new lake needs a data_path: a directory or an object store prefix")
+        raise UsageError("A new lake needs a data path. Pass data_path=..., a directory or an object store prefix")
     check_new_data_path(path)
     full = as_directory(path) if relative_data_path else absolute_directory(path)
     database.follow(version)
@@ -105,10 +105,11 @@ def create_catalog(
             return info
         except FileExistsError as error:
             if not attempts.again(error):
-                raise CatalogError(f"the catalog {database.address} is being created by another client; try again") from error
+                raise CatalogError(f"The catalog {database.address} is being created by another client. Try again") from error
         except OSError as error:
             raise CatalogError(
-                f"cannot create the catalog file of {database.address}: {error.strerror}; does its directory exist?"
+                f"The catalog file of {database.address} cannot be created ({error.strerror}). Check that its directory exists "
+                "and is writable"
             ) from error
         except CatalogError as error:
             # Two creators at the same time: the loser tries again and finds the lake of the winner (AlreadyExistsError).
@@ -183,7 +184,10 @@ def _reject_second_lake(connection: Connection, database: Database) -> None:
     if not inspect(connection).has_table(metadata.name, schema=metadata.schema):
         return
     if not database.abilities.commits_at_ddl or connection.execute(select(metadata.c.key).limit(1)).first() is not None:
-        raise AlreadyExistsError(f"the catalog {database.address} holds a lake already; connect to it instead")
+        raise AlreadyExistsError(
+            f"The database {database.address} already holds a lake. Open it with DuckLake.connect(...), or choose another "
+            "database or metadata_schema"
+        )
 
 
 def _insert_first_rows(connection: Connection, database: Database, info: LakeInfo) -> None:
@@ -228,16 +232,16 @@ def open_catalog(database: Database, data_path: str | None = None, override: boo
     found = _follow_version(database, settings.get("version"))
     stored = settings.get("data_path")
     if stored is None:
-        raise CatalogCorruptError(f"the catalog {database.address} has no data_path in ducklake_metadata")
+        raise CatalogCorruptError(f"The catalog {database.address} has no data_path in ducklake_metadata. Restore the row from a backup")
     path = as_directory(stored)
     if override and data_path is None:
-        raise UsageError("override_data_path needs the data_path to use")
+        raise UsageError("override_data_path=True needs a data path. Pass data_path=...")
     if data_path is not None and not _is_same_path(absolute_directory(str(data_path)), absolute_directory(path)):
         if not override:
             raise UsageError(
-                f"the lake {database.address} stores its files under {printable(path)!r}, not "
-                f"{printable(as_directory(str(data_path)))!r}: leave data_path "
-                "out, or set override_data_path as well to read the files from elsewhere",
+                f"Lake {database.address} stores its files under {printable(path)!r}, not "
+                f"{printable(as_directory(str(data_path)))!r}. Remove data_path, or pass override_data_path=True to read the "
+                "files from there",
                 stored=printable(path),
                 given=printable(str(data_path)),
             )
@@ -259,20 +263,20 @@ def _is_same_path(given: str, stored: str) -> bool:
 
 def _read_settings(database: Database) -> Mapping[str, str]:
     if not database.exists():
-        raise NotALakeError(f"there is no catalog file at {database.address}; {_NEW_LAKE}")
+        raise NotALakeError(f"There is no catalog file at {database.address}. {_NEW_LAKE}")
     metadata = database.tables["metadata"]
     try:
         with database.read() as connection:
             if not inspect(connection).has_table(metadata.name, schema=metadata.schema):
                 where = f" in schema {metadata.schema!r}" if metadata.schema else ""
-                raise NotALakeError(f"the database {database.address} holds no DuckLake catalog{where}; {_NEW_LAKE}")
+                raise NotALakeError(f"The database {database.address} holds no DuckLake catalog{where}. {_NEW_LAKE}")
             # The column exists since version 0.2; the version of an older catalog must be readable too.
             query = select(metadata.c.key, metadata.c.value)
             if "scope" in {column["name"] for column in inspect(connection).get_columns(metadata.name, schema=metadata.schema)}:
                 query = query.where(metadata.c.scope.is_(None))
             found = {row.key: row.value for row in connection.execute(query)}
         if not found and database.abilities.commits_at_ddl:
-            raise NotALakeError(f"the database {database.address} holds the tables of a lake that was never finished; {_NEW_LAKE}")
+            raise NotALakeError(f"The database {database.address} holds tables of a lake whose creation did not finish. {_NEW_LAKE}")
         return found
     except CatalogError as error:
         if database.abilities.is_file and (reason := forbidden(str(database.address.url.database), str(database.address))) is not None:
@@ -297,16 +301,18 @@ def _follow_version(database: Database, found: str | None) -> str:
         database.follow(replace(former, name=found, is_writable=False), layout)
         return former.name
     known = (
-        f"the catalog {database.address} has version {found or 'unknown'}, this library reads {', '.join(VERSIONS)} "
+        f"The catalog {database.address} has version {found or 'unknown'}, but this library reads {', '.join(VERSIONS)} "
         f"and writes {', '.join(WRITABLE)}"
     )
     if found is not None and found not in VERSIONS:
-        raise CatalogVersionError(f"{known}; use a newer release of this library", found=found, supported=", ".join(WRITABLE))
+        raise CatalogVersionError(f"{known}. Use a newer release of this library", found=found, supported=", ".join(WRITABLE))
     database.follow(DEFAULT_VERSION)
     with database.read() as connection:
         layout = read_layout(connection, database.tables.schema, found or DEFAULT_VERSION.name)
     if layout.lost():
-        raise CatalogCorruptError(f"the catalog {database.address} lacks tables that every version has: {', '.join(layout.lost())}")
+        raise CatalogCorruptError(
+            f"The catalog {database.address} lacks tables that every version has: {', '.join(layout.lost())}. Restore them from a backup"
+        )
     if found is not None:
         database.follow(VERSIONS[found], layout)
         return found

@@ -112,7 +112,7 @@ class Database:
         """
         if self.read_only:
             raise UsageError(
-                f"The lake {self.address} was opened read-only, so nothing was changed. Open it without read_only to write.",
+                f"The lake {self.address} was opened read-only, so nothing was changed. Open it without read_only to write",
                 read_only=str(self.address),
             )
 
@@ -130,8 +130,8 @@ class Database:
             self.check_not_read_only()
         if self.layout is not None:
             raise CatalogVersionError(
-                f"the catalog {self.address} has version {self.version}, which this library reads but does not write: "
-                f"lake.migrate(), or ducklake migrate, brings it to {migration_target(self.version)}, and as a dry run shows how",
+                f"The catalog {self.address} has version {self.version}, which this library can only read. To write, migrate it to version "
+                f"{migration_target(self.version)} with lake.migrate() or the command ducklake migrate; a dry run shows the steps",
                 found=self.version.name,
                 supported=migration_target(self.version).name,
             )

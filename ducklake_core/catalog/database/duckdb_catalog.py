@@ -156,14 +156,14 @@ class Lease:
             file = self._process.files.get(self._path) or self._open(shown)
             # A file that readers attached READ_ONLY cannot become writable before the last of them ends.
             if self._write and (file.has_writer or not file.is_writable):
-                raise _busy(shown, "another transaction of this process is using it", "try again when that has ended")
+                raise _busy(shown, "another transaction of this process is using it", "try again after it has ended")
             file.users += 1
             file.has_writer = file.has_writer or self._write
             return file
 
     def _open(self, shown: str) -> _OpenFile:
         if not file_exists(self._path, shown):
-            raise CatalogUnavailableError(f"there is no catalog file {shown}", failure="unavailable", path=shown)
+            raise CatalogUnavailableError(f"There is no catalog file {shown}. Check the path", failure="unavailable", path=shown)
         duckdb = duckdb_module()
         try:
             instance = _attached(self._path, "READ_WRITE" if self._write else "READ_ONLY")
@@ -215,7 +215,7 @@ def _close(instance: DuckDBPyConnection) -> None:
 
 
 def _busy(shown: str, who: str, advice: str) -> CatalogUnavailableError:
-    return CatalogUnavailableError(f"the catalog file {shown} is locked: {who}; {advice}", failure="retry", path=shown)
+    return CatalogUnavailableError(f"The catalog file {shown} is locked: {who}; {advice}", failure="retry", path=shown)
 
 
 def _explained(path: str, shown: str, error: Exception, *, write: bool) -> CatalogError:
@@ -229,19 +229,21 @@ def _explained(path: str, shown: str, error: Exception, *, write: bool) -> Catal
         with Path(path).open("rb") as file:
             head = file.read(len(_SQLITE_MAGIC))
     except OSError as cause:
-        return CatalogUnavailableError(f"cannot read the catalog file {shown}: {cause.strerror}", failure="unavailable", path=shown)
+        return CatalogUnavailableError(
+            f"The catalog file {shown} cannot be read ({cause.strerror}). Check its permissions", failure="unavailable", path=shown
+        )
     if head == _SQLITE_MAGIC:
         return NotALakeError(
-            f"the file {shown} is a SQLite database, not a DuckDB database; write sqlite:/// in place of duckdb:///, "
+            f"File {shown} is a SQLite database, not a DuckDB database. Write sqlite:/// instead of duckdb:///, "
             "or ducklake:sqlite: in place of ducklake:",
             path=shown,
         )
     if head[8:12] != _MAGIC:
-        return NotALakeError(f"the file {shown} is not a DuckDB database, so it holds no DuckLake catalog; check the path", path=shown)
+        return NotALakeError(f"File {shown} is not a DuckDB database, so it holds no DuckLake catalog. Check the path", path=shown)
     text = " ".join(str(error).split())
     return _busy(
         shown,
-        f"DuckDB lets one process write to a file, or several read it ({text})",
+        f"DuckDB allows one process to write to a file, or several to read it ({text})",
         "close or DETACH it there and try again, or keep the catalog in PostgreSQL, which many processes can use at the same time",
     )
 

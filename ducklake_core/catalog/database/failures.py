@@ -237,37 +237,38 @@ def wrapped(error: SQLAlchemyError, where: str, secrets: Iterable[str], *, at_co
     match failure:
         case "retry" if "blocked_by" in details:
             return CatalogUnavailableError(
-                f"another connection has a read transaction open on the catalog {where}, and SQLite commits only when no one reads "
-                f"({text}); end that transaction (in DuckDB: COMMIT or ROLLBACK, or read all rows of an open result) and try again",
+                f"Another connection has an open read transaction on the catalog {where}, and SQLite commits only without readers "
+                f"({text}). "
+                "End that transaction (in DuckDB: COMMIT or ROLLBACK, or read all rows of an open result), and try again",
                 **details,
             )
         case "retry":
-            return CatalogUnavailableError(f"the catalog {where} was busy with another writer ({text}); try again", **details)
+            return CatalogUnavailableError(f"The catalog {where} was busy with another writer ({text}). Try again", **details)
         case "unavailable" if details["sqlite_error"] is not None:
-            advice = "check the path, its permissions, and its disk"
-            return CatalogUnavailableError(f"the catalog {where} cannot be read or written ({text}); {advice}", **details)
+            advice = "Check the path, its permissions, and its disk"
+            return CatalogUnavailableError(f"The catalog {where} cannot be read or written ({text}). {advice}", **details)
         case "unavailable":
             return CatalogUnavailableError(
-                f"the catalog {where} cannot be reached ({text}); check the address and that the server runs", **details
+                f"The catalog {where} cannot be reached ({text}). Check the address, and that the server runs", **details
             )
         case "outcome-unknown":
-            return CatalogUnavailableError(f"the connection to the catalog {where} was lost at COMMIT ({text})", **details)
+            return CatalogUnavailableError(f"The connection to the catalog {where} was lost during COMMIT ({text})", **details)
         case _ if code is not None and code & 0xFF == sqlite3.SQLITE_NOTADB:
             return NotALakeError(
-                f"the file of {where} is not a SQLite database, so it holds no DuckLake catalog; check the path, "
+                f"The file of {where} is not a SQLite database, so it holds no DuckLake catalog. Check the path, "
                 "and write duckdb:/// in place of sqlite:/// for a DuckDB file",
                 **details,
             )
         case _:
-            found = CatalogError(f"the catalog {where} rejected a statement ({text})", **details)
+            found = CatalogError(f"The catalog {where} rejected a statement ({text})", **details)
             if is_about_login(found):
-                advice = "check the user and the password in the address, and that this user may connect to the database"
-                return CatalogError(f"the database server rejected the login to the catalog {where} ({text}); {advice}", **details)
+                advice = "Check the user and the password in the address, and that this user may connect to the database"
+                return CatalogError(f"The database server rejected the login to the catalog {where} ({text}). {advice}", **details)
             if is_about_missing_database(found):
-                advice = "create the database on the server, or correct the address"
-                return CatalogError(f"the database of the catalog {where} does not exist ({text}); {advice}", **details)
+                advice = "Create the database on the server, or correct the address"
+                return CatalogError(f"The database of the catalog {where} does not exist ({text}). {advice}", **details)
             if is_about_length(found):
-                return CatalogError(f"a statement or a value is longer than the catalog {where} accepts ({text})", **details)
+                return CatalogError(f"A statement or a value is longer than the catalog {where} accepts ({text})", **details)
             return found
 
 

@@ -145,7 +145,7 @@ class MySQLDialect(MySQLDialect_pymysql):
             return StreamingConnection(*cargs, **cparams)
         except ValueError as error:
             # An invalid host name, for example one with an empty label.
-            raise UsageError(f"the address of the MySQL catalog cannot be used: {error}") from error
+            raise UsageError(f"The address of the MySQL catalog is invalid: {error}") from error
 
     @override
     def on_connect(self) -> Callable[[Any], None]:
@@ -234,7 +234,7 @@ def _tls(mode: str, given: Mapping[str, str]) -> ssl.SSLContext:
     PyMySQL's own options are not used: without ``ssl_ca`` it never compares host names.
     """
     if "ssl_key" in given and "ssl_cert" not in given:
-        raise UsageError("ssl_key of a MySQL catalog is for the certificate ssl_cert: give both")
+        raise UsageError("ssl_key of a MySQL catalog needs the certificate ssl_cert. Pass both")
     try:
         context = ssl.create_default_context(cafile=given.get("ssl_ca") or None, capath=given.get("ssl_capath") or None)
         # Certificates that MySQL generates lack extensions that OpenSSL's strict mode requires.
@@ -248,7 +248,7 @@ def _tls(mode: str, given: Mapping[str, str]) -> ssl.SSLContext:
             context.set_ciphers(given["ssl_cipher"])
     except (OSError, ValueError) as error:
         settings = ", ".join(f"{name}={given[name]}" for name in sorted(given))
-        raise UsageError(f"TLS cannot be set up for the MySQL catalog with {settings}: {error}") from error
+        raise UsageError(f"TLS cannot be set up for the MySQL catalog with {settings}: {error}. Check these settings") from error
     return context
 
 

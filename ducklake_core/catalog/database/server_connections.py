@@ -124,7 +124,7 @@ def _rejection(rejected: Any) -> str | None:
     if not hasattr(os, "memfd_create"):
         return None
     # In memory, never on disk: the trace contains the proof of the password.
-    file = os.memfd_create("ducklake-refusal")
+    file = os.memfd_create("ducklake-rejection")
     try:
         connection = pq.PGconn.connect_start(_address_of(rejected))
         try:

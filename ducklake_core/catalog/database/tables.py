@@ -153,14 +153,14 @@ def time_from_text(text: str) -> datetime:
     """
     found = _TIME_TEXT.fullmatch(text.strip())
     if found is None:
-        raise CatalogCorruptError(f"the catalog holds {text!r} where a time is expected", text=text)
+        raise CatalogCorruptError(f"The catalog contains {text!r} where a time is expected", text=text)
     micros = int((found["fraction"] or "0").ljust(6, "0")[:6])
     offset = timedelta(hours=int(found["hours"] or 0), minutes=int(found["minutes"] or 0))
     try:
         at = datetime.fromisoformat(f"{found['day']} {found['clock']}").replace(microsecond=micros)
         return at.replace(tzinfo=timezone(-offset if found["sign"] == "-" else offset)).astimezone(UTC)
     except (ValueError, OverflowError) as error:
-        raise CatalogCorruptError(f"the catalog holds {text!r} where a time is expected: {error}", text=text) from error
+        raise CatalogCorruptError(f"The catalog contains {text!r} where a time is expected: {error}", text=text) from error
 
 
 class CatalogBoolean(TypeDecorator[bool]):
@@ -192,7 +192,10 @@ def _truth(value: Any) -> bool | None:
     # SQLite does not enforce the types of columns.
     found = _TRUTH.get(str(value).strip().lower())
     if found is None:
-        raise CatalogCorruptError(f"the catalog holds {value!r} where true or false is expected", text=str(value))
+        raise CatalogCorruptError(
+            f"The catalog contains {value!r} where true or false is expected. Correct the value, or restore it from a backup",
+            text=str(value),
+        )
     return found
 
 
@@ -332,7 +335,9 @@ class CatalogTables(Mapping[str, Table]):
             CatalogCorruptError: The name is empty.
         """
         if not name or not isinstance(name, str):
-            raise CatalogCorruptError("ducklake_inlined_data_tables has a row without the name of a table")
+            raise CatalogCorruptError(
+                "The catalog table ducklake_inlined_data_tables has a row without a table name. Delete the row, or restore it from a backup"
+            )
         system = [Column(column, BigInteger, key=key) for key, column in asdict(self.inlined).items()]
         # Always quoted: databases have reserved words that SQLAlchemy does not know, such as NOTHING and RETURNING in SQLite.
         own = (Column(quoted_name(column, quote=True), NullType(), key=f"column {place}") for place, column in enumerate(columns))

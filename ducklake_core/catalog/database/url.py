@@ -27,7 +27,7 @@ _OWN_DIALECTS = {"duckdb": "duckdb+ducklake", "mysql": "mysql+ducklake"}
 """Databases for which this library uses its own SQLAlchemy dialect, even if others are installed."""
 _SECRET_WORDS = ("password", "passwd", "secret", "token", "scram_client_key", "scram_server_key")
 # user:password@host, or a password option of a connection string.
-_LOOKS_LIKE_A_SERVER = re.compile(r"//[^/]*:[^/]*@|^[^/\\]*:[^/]*@|\b(password|passwd|pwd)\s*=", re.IGNORECASE)
+_SERVER_ADDRESS = re.compile(r"//[^/]*:[^/]*@|^[^/\\]*:[^/]*@|\b(password|passwd|pwd)\s*=", re.IGNORECASE)
 _MASK = "masked_secret"
 _NAMES_ARE_DECODED = make_url("sqlite:///%20").database == " "
 
@@ -114,9 +114,9 @@ def parse_catalog_url(text: str, metadata_schema: str | None = None) -> CatalogA
     """
     if not isinstance(text, str):
         # The value may contain a password.
-        raise UsageError(f"catalog must be a string, not a value of type {type(text).__name__}", parameter="catalog")
+        raise UsageError(f"catalog must be a string, not {type(text).__name__}", parameter="catalog")
     if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
-        raise UsageError("catalog contains a NUL character or half of a surrogate pair", parameter="catalog")
+        raise UsageError("The catalog address contains a NUL character or half of a surrogate pair. Remove it", parameter="catalog")
     optional(storable, "metadata_schema", metadata_schema)
     spelled = text.strip()
     kind, separator, rest = spelled.removeprefix("ducklake:").partition(":")
@@ -134,7 +134,7 @@ def parse_catalog_url(text: str, metadata_schema: str | None = None) -> CatalogA
         case _ if spelled.startswith("ducklake:") or kind.lower() in ("md", "quack"):
             raise _unsupported(kind)
         case _:
-            raise UsageError(f"cannot read the catalog address: write {_SPELLINGS}")
+            raise UsageError(f"The catalog address cannot be parsed. Write {_SPELLINGS}")
 
 
 def _from_url(text: str, metadata_schema: str | None) -> CatalogAddress:
@@ -146,7 +146,7 @@ def _from_url(text: str, metadata_schema: str | None) -> CatalogAddress:
         url = _decoded(make_url(text.removeprefix("ducklake:")))
     except (ArgumentError, ValueError):
         # The message of SQLAlchemy repeats the whole address, including the password.
-        raise UsageError(f"cannot read the catalog address: write {_SPELLINGS}") from None
+        raise UsageError(f"The catalog address cannot be parsed. Write {_SPELLINGS}") from None
     is_server = url.get_backend_name() in ("postgresql", "postgres", "mysql", "mariadb")
     if is_server and ("@" in (url.host or "") or text.partition("://")[2].partition("?")[0].count("@") > 1):
         # The end of the password would be parsed as the host, which messages show.
@@ -155,7 +155,7 @@ def _from_url(text: str, metadata_schema: str | None) -> CatalogAddress:
             "(urllib.parse.quote(password, safe='') encodes all such characters)"
         )
     if "\0" in (url.database or ""):
-        raise UsageError("the catalog address names a database with a NUL character in its name")
+        raise UsageError("The database name in the catalog address contains a NUL character. Remove it")
     match url.get_backend_name():
         case "sqlite":
             return _sqlite(url.database or "", metadata_schema)
@@ -179,29 +179,36 @@ def _unsupported(name: str) -> UnsupportedFeatureError:
         "md": "MotherDuck as catalog database is not supported: only DuckDB itself can reach it, with MotherDuck's own extension",
         "quack": "a DuckDB server (quack) as catalog database is not supported: only DuckDB itself can reach it",
     }.get(name.lower(), f"{name} as catalog database is not supported")
-    return UnsupportedFeatureError(f"{why}; use SQLite, PostgreSQL, MySQL, MariaDB or a DuckDB file", dialect=name)
+    return UnsupportedFeatureError(f"{why}. Use SQLite, PostgreSQL, MySQL, MariaDB or a DuckDB file", dialect=name)
 
 
 def _sqlite(path: str, metadata_schema: str | None) -> CatalogAddress:
     if metadata_schema not in (None, "main"):
         raise UnsupportedFeatureError(
-            f"metadata_schema {metadata_schema!r}: a SQLite catalog has no schemas", metadata_schema=metadata_schema
+            f"metadata_schema is {metadata_schema!r}, but a SQLite catalog has no schemas. Remove metadata_schema",
+            metadata_schema=metadata_schema,
         )
     if not path or path == ":memory:" or path.startswith("file:"):
-        raise UsageError("a SQLite catalog needs the path of a file: a database in memory would be another one for every connection")
+        raise UsageError(
+            "A SQLite catalog needs the path of a file, because every connection to a database in memory opens another database"
+        )
     _check_is_a_file(path)
     return CatalogAddress(url=URL.create("sqlite", database=str(Path(path).absolute())))
 
 
 def _check_is_a_file(path: str) -> None:
     """Reject an address of a server that was given as a path: messages show paths, so its password would leak."""
-    if _LOOKS_LIKE_A_SERVER.search(path) and not os.path.lexists(path):
-        raise UsageError(f"the catalog address names a file, but looks like the address of a server with a password: write {_SPELLINGS}")
+    if _SERVER_ADDRESS.search(path) and not os.path.lexists(path):
+        raise UsageError(
+            f"The catalog address is the path of a file, but looks like the address of a server with a password. Write {_SPELLINGS}"
+        )
 
 
 def _duckdb(path: str, metadata_schema: str | None) -> CatalogAddress:
     if not path or path.startswith(":memory:"):
-        raise UsageError("a DuckDB catalog needs the path of a file: a database in memory would be another one for every connection")
+        raise UsageError(
+            "A DuckDB catalog needs the path of a file, because every connection to a database in memory opens another database"
+        )
     _check_is_a_file(path)
     return CatalogAddress(url=URL.create("duckdb", database=str(Path(path).absolute())), metadata_schema=metadata_schema or None)
 
@@ -229,7 +236,7 @@ def _postgres(conninfo: str, metadata_schema: str | None) -> CatalogAddress:
     try:
         given = {key: str(value) for key, value in conninfo_to_dict(conninfo).items() if value is not None}
     except PsycopgError:
-        raise UsageError("cannot read the PostgreSQL connection text: write key=value pairs such as dbname=lake host=...") from None
+        raise UsageError("The PostgreSQL connection string cannot be parsed. Write key=value pairs, such as dbname=lake host=...") from None
     url = URL.create(
         "postgresql+psycopg", username=given.pop("user", None), password=given.pop("password", None), database=given.pop("dbname", None)
     )
@@ -246,7 +253,7 @@ def _postgres_url(url: URL, metadata_schema: str | None) -> CatalogAddress:
     password = query.pop("password", None)
     driver = url.drivername.partition("+")[2]
     if driver not in ("", "psycopg"):
-        raise UnsupportedFeatureError(f"the PostgreSQL driver {driver!r} is not supported: write postgresql+psycopg://", driver=driver)
+        raise UnsupportedFeatureError(f"The PostgreSQL driver {driver!r} is not supported. Write postgresql+psycopg://", driver=driver)
     plain = url.set(drivername="postgresql+psycopg", query=query, password=url.password if password is None else str(password))
     return CatalogAddress(url=plain, metadata_schema=metadata_schema or (str(in_query) if in_query else None))
 
@@ -267,13 +274,13 @@ def mysql_url_of_text(text: str) -> URL:
         name = _WORD.match(text, position)
         value = _WORD.match(text, name.end() + 1) if name is not None and text[name.end() : name.end() + 1] == "=" else None
         if name is None or value is None:
-            raise UsageError("cannot read the MySQL connection text: write key=value pairs such as db=lake host=...")
+            raise UsageError("The MySQL connection string cannot be parsed. Write key=value pairs, such as db=lake host=...")
         key = _unquoted(name).lower()
         given[_NAMES.get(key, key)] = _unquoted(value)
         position = value.end()
     port = given.pop("port", None)
     if port is not None and not port.isdecimal():
-        raise UsageError("cannot read the MySQL connection text: the port is no number")
+        raise UsageError("The port in the MySQL connection string is not a number. Write, for example, port=3306")
     url = URL.create(
         "mysql+pymysql",
         username=given.pop("user", None),
@@ -294,22 +301,24 @@ def plain_mysql_url(url: URL) -> URL:
     """
     driver = url.drivername.partition("+")[2]
     if driver not in ("", "pymysql"):
-        raise UnsupportedFeatureError(f"the MySQL driver {driver!r} is not supported: write mysql+pymysql://", driver=driver)
+        raise UnsupportedFeatureError(f"The MySQL driver {driver!r} is not supported. Write mysql+pymysql://", driver=driver)
     query = {name: value if isinstance(value, str) else value[-1] for name, value in url.query.items()}
     if "metadata_schema" in query:
         raise _no_schemas(query["metadata_schema"])
     password = query.pop("password", None)
     if unknown := sorted(query.keys() - _PARAMETERS - _SECONDS):
         known = ", ".join(sorted(_PARAMETERS | _SECONDS))
-        raise UnsupportedFeatureError(f"the address of a MySQL catalog has the parameter {unknown[0]!r}: known are {known}")
+        raise UnsupportedFeatureError(
+            f"The address of the MySQL catalog has the unknown parameter {unknown[0]!r}. Supported parameters are {known}"
+        )
     if query.pop("charset", "utf8mb4").lower() != "utf8mb4":
-        raise UnsupportedFeatureError("a MySQL catalog holds text of every language: leave charset out, it is utf8mb4")
+        raise UnsupportedFeatureError("charset of a MySQL catalog is always utf8mb4. Remove charset")
     if query.get("ssl_mode", "preferred").lower() not in _MODES:
-        raise UsageError(f"ssl_mode of a MySQL catalog is one of {', '.join(_MODES)}")
+        raise UsageError(f"ssl_mode of a MySQL catalog must be one of {', '.join(_MODES)}")
     if any(not query[name].isdecimal() or not 0 < int(query[name][:18]) <= _LONGEST_SECONDS for name in _SECONDS & query.keys()):
-        raise UsageError("timeouts of a MySQL catalog are whole seconds, from one to those of a year")
+        raise UsageError("Timeouts of a MySQL catalog must be whole seconds, from 1 to one year")
     if not url.database:
-        raise UsageError("a MySQL catalog needs the name of a database: write mysql+pymysql://user@host/database")
+        raise UsageError("The address of a MySQL catalog needs the name of a database. Write mysql+pymysql://user@host/database")
     return url.set(drivername="mysql+pymysql", query=query, password=url.password if password is None else password)
 
 
@@ -325,7 +334,7 @@ def reject_metadata_schema(metadata_schema: str | None) -> None:
 
 def _no_schemas(metadata_schema: str) -> UnsupportedFeatureError:
     return UnsupportedFeatureError(
-        f"metadata_schema {metadata_schema!r}: a MySQL database has no schemas inside; name another database in the address",
+        f"metadata_schema is {metadata_schema!r}, but a MySQL database has no schemas. Use another database in the address",
         metadata_schema=metadata_schema,
     )
 
@@ -349,7 +358,7 @@ def driver_module(package: str, catalog: str, extra: str) -> ModuleType:
         return import_module(package)
     except ImportError as error:
         raise UnsupportedFeatureError(
-            f"{catalog} needs the {package} package: pip install 'ducklake-dagster[{extra}]'", package=package
+            f"{catalog} needs the package {package}. Install it with: pip install 'ducklake-dagster[{extra}]'", package=package
         ) from error
 
 
@@ -371,9 +380,13 @@ def file_exists(path: str, shown: str) -> bool:
     except OSError as error:
         if error.errno in _ABSENT:
             return False
-        raise CatalogError(f"cannot find the catalog file {shown}: {error.strerror}", parameter="catalog", path=path) from error
+        raise CatalogError(
+            f"The catalog file {shown} cannot be accessed ({error.strerror}). Check the path and its permissions",
+            parameter="catalog",
+            path=path,
+        ) from error
     if stat.S_ISDIR(found.st_mode):
-        raise NotALakeError(f"{shown} is a directory, so it holds no DuckLake catalog: give the path of a file", path=path)
+        raise NotALakeError(f"{shown} is a directory, so it holds no DuckLake catalog. Pass the path of a file", path=path)
     return True
 
 
@@ -390,7 +403,7 @@ def forbidden(path: str, shown: str, *, write: bool = False) -> CatalogError | N
     for mode, deed in ((os.R_OK, "read"), *(((os.W_OK, "written"),) if write else ())):
         if not os.access(path, mode, effective_ids=os.access in os.supports_effective_ids):
             return CatalogError(
-                f"the catalog file {shown} may not be {deed} by this user: check its permissions",
+                f"The catalog file {shown} may not be {deed} by this user. Check its permissions",
                 failure="fatal",
                 parameter="catalog",
                 path=path,

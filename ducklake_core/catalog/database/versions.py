@@ -147,7 +147,7 @@ def check_same_version(found: str | None, version: FormatVersion) -> None:
     """
     if found not in (None, version.name):
         raise CatalogVersionError(
-            f"the catalog had version {version} when it was opened and has {found} now: someone migrated it; this call has changed "
+            f"The catalog had version {version} when it was opened, but another client has migrated it to {found}. This call has changed "
             "nothing; open the lake again (DuckLake.connect(...) or lake.reopen())",
             found=found,
             supported=version.name,

@@ -485,7 +485,7 @@ class _Parser:
         self.expect(":")
         found = types.get(name) or next((t for known, t in types.items() if folded(known) == folded(name)), None)
         if found is None:
-            raise SchemaError(f"the text of a struct has a field {name!r} that its type does not have")
+            raise SchemaError(f"the string of a struct has a field {name!r} that its type lacks")
         return name, self.value(found, ",}")
 
     def leaf(self, data_type: DataType, stops: str) -> object:
@@ -574,12 +574,12 @@ def split_variant(cell: bytes) -> dict[str, bytes]:
     """
     width = (cell[0] >> 6) + 1 if cell else 0
     if not cell or cell[0] & 0x0F != 1 or len(cell) < 1 + width:
-        raise SchemaError("it is no variant in the encoding of Parquet")
+        raise SchemaError("it is not a variant in Parquet's encoding")
     entries = int.from_bytes(cell[1 : 1 + width], "little")
     strings = 1 + width * (entries + 2)
     end = strings + int.from_bytes(cell[strings - width : strings], "little")
     if strings > len(cell) or end >= len(cell):
-        raise SchemaError("it is a variant that is cut short")
+        raise SchemaError("it is a truncated variant")
     return {"metadata": cell[:end], "value": cell[end:]}
 
 

@@ -39,9 +39,9 @@ _SQLITE_ROW_ID = "rowid"
 # DuckDB stores geometries in files only.
 _NEVER_INLINED = frozenset({"geometry"})
 
-_INTEGERS_AMONG_TEXTS = frozenset({"boolean", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"})
+_STORED_AS_INTEGER = frozenset({"boolean", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"})
 
-_BINARIES_AMONG_TEXTS = frozenset({"blob", "variant"})
+_STORED_AS_BINARY = frozenset({"blob", "variant"})
 
 _POSTGRESQL: dict[str, TypeEngine[Any]] = {
     "boolean": Boolean(),
@@ -134,7 +134,7 @@ def physical_table(tables: CatalogTables, abilities: Abilities, name: str, colum
     if abilities.inlined_as_is:
         data_type = native_type
     elif abilities.inlined_as_text:
-        data_type = _type_among_texts
+        data_type = _type_with_strings
     return Table(
         name, MetaData(schema=tables.schema), *system, *(Column(quoted_name(c.name, quote=True), data_type(c.type)) for c in columns)
     )
@@ -160,12 +160,12 @@ def _duckdb_name(data_type: DataType) -> str:
             return f"STRUCT({', '.join(members)})"
 
 
-def _type_among_texts(data_type: DataType) -> TypeEngine[Any]:
-    if isinstance(data_type, PrimitiveType) and data_type.name in _INTEGERS_AMONG_TEXTS:
+def _type_with_strings(data_type: DataType) -> TypeEngine[Any]:
+    if isinstance(data_type, PrimitiveType) and data_type.name in _STORED_AS_INTEGER:
         return BigInteger()
     if data_type == NULL:
         return BigInteger()
-    if isinstance(data_type, PrimitiveType) and data_type.name in _BINARIES_AMONG_TEXTS:
+    if isinstance(data_type, PrimitiveType) and data_type.name in _STORED_AS_BINARY:
         return LargeBinary()
     return String()
 

@@ -143,7 +143,9 @@ class TableVersions:
         query = select(versions.c.schema_version, versions.c.begin_snapshot).where(versions.c.table_id == table_id)
         found = [(row.schema_version, row.begin_snapshot) for row in reader.connection.execute(query)]
         if any(None in one for one in found):
-            raise CatalogCorruptError(f"a schema version of table {table_id} has no number or no snapshot", table_id=table_id)
+            raise CatalogCorruptError(
+                f"A schema version of table {table_id} has no number or no snapshot. Run lake.check()", table_id=table_id
+            )
         return cls(table_id, found, reader.column_history(table_id))
 
     def schema_at(self, schema_version: int) -> Schema:
@@ -154,7 +156,9 @@ class TableVersions:
         """
         schema = self.schema_of(self.snapshot_of(schema_version))
         if not schema.columns:
-            raise CatalogCorruptError(f"table {self._table_id} had no columns at schema version {schema_version}", table_id=self._table_id)
+            raise CatalogCorruptError(
+                f"Table {self._table_id} had no columns at schema version {schema_version}. Run lake.check()", table_id=self._table_id
+            )
         return schema
 
     def snapshot_of(self, schema_version: int) -> int:
@@ -306,7 +310,7 @@ class StoredForm:
             reason = error.message if isinstance(error, SchemaError | CorruptFileError) else error
             raise UnsupportedFeatureError(
                 f"column {column.name!r} of {self.table.qualified_name} has an inlined value in {self.source.name} that cannot be read "
-                f"({reason}); flush the inlined rows with DuckDB, or delete them",
+                f"({reason}). Flush the inlined rows with DuckDB, or delete them",
                 table=self.table.qualified_name,
                 column=column.name,
             ) from error
@@ -382,7 +386,10 @@ def _stored_names(reader: CatalogReader, source: InlinedTable, stored: Schema) -
     everything: Select[Any] = select(literal_column("*")).select_from(reader.catalog.inlined_data(source.name)).limit(0)
     found = list(_execute(reader, everything, source.name).keys())[INLINED_SYSTEM_COLUMNS:]
     if len(found) != len(names):
-        raise CatalogCorruptError(f"{source.name} has {len(found)} columns where {len(names)} are expected", inlined_table=source.name)
+        raise CatalogCorruptError(
+            f"The catalog table {source.name} has {len(found)} columns, but {len(names)} are expected. Run lake.check()",
+            inlined_table=source.name,
+        )
     return dict(zip(names, found, strict=True))
 
 
@@ -392,7 +399,7 @@ def _execute(reader: CatalogReader, query: Select[Any], table_name: str, **optio
     except DBAPIError as error:
         if not is_about_missing_table(error):
             raise
-        message = f"the inlined rows in {table_name} were flushed by another writer during this read; read again"
+        message = f"Another writer has flushed the inlined rows in {table_name} during this read. Read again"
         raise CatalogUnavailableError(message, failure="retry", inlined_table=table_name) from error
 
 

@@ -21,8 +21,8 @@ from ducklake_core.format.values.value_text import to_cast_text
 from ducklake_core.format.values.variant_encoding import is_readable_variant
 
 Encode = Callable[[object], object]
-_NUMBERS_AMONG_TEXTS = frozenset({"int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"})
-_NUMBERS_OF_OTHERS = frozenset({*_NUMBERS_AMONG_TEXTS, "boolean", "float64"})
+_STORED_AS_NUMBER = frozenset({"int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"})
+_STORED_AS_NUMBER_ELSEWHERE = frozenset({*_STORED_AS_NUMBER, "boolean", "float64"})
 _SPECIAL = frozenset(",[]{}()'\":=")
 _CLOSING = frozenset("]}")
 _DEEP = 2
@@ -56,7 +56,7 @@ def encoder(data_type: DataType, abilities: Abilities) -> Encode:
             return _utf8 if abilities.inlined_text_as_bytes else _as_it_is
         case "boolean" if abilities.boolean_as_integer:
             return lambda value: None if value is None else int(bool(value))
-        case name if name in (_NUMBERS_AMONG_TEXTS if abilities.inlined_as_text else _NUMBERS_OF_OTHERS):
+        case name if name in (_STORED_AS_NUMBER if abilities.inlined_as_text else _STORED_AS_NUMBER_ELSEWHERE):
             return _as_it_is
         case _:
             return lambda value: None if value is None else to_cast_text(value, data_type)
@@ -96,8 +96,8 @@ def is_readable(value: object, data_type: DataType, depth: int = 0) -> bool:
     The parser ends a value inside two containers at the first closing bracket, even in quotes, and reads a list of JSON as JSON itself.
 
     >>> from ducklake_core.format.types.data_types import *
-    >>> texts = ListType(element=Field(name="element", type=VARCHAR))
-    >>> is_readable(["]"], texts), is_readable([["]"]], ListType(element=Field(name="element", type=texts)))
+    >>> strings = ListType(element=Field(name="element", type=VARCHAR))
+    >>> is_readable(["]"], strings), is_readable([["]"]], ListType(element=Field(name="element", type=strings)))
     (True, False)
 
     Nor does it read every variant: see :func:`~ducklake_core.format.values.variant_encoding.is_readable_variant`.
@@ -220,7 +220,8 @@ def _stored_names(statements: Statements, database: Database, change: InsertInli
     stored = [row.column_name for row in statements.fetch(None, lambda: query)()][INLINED_SYSTEM_COLUMNS:]
     if len(stored) != len(names):
         raise CatalogCorruptError(
-            f"{change.table_name} has {len(stored)} columns where {len(names)} are expected", inlined_table=change.table_name
+            f"The catalog table {change.table_name} has {len(stored)} columns, but {len(names)} are expected. Run lake.check()",
+            inlined_table=change.table_name,
         )
     return stored
 

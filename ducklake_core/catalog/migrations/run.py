@@ -76,7 +76,7 @@ def migrate_catalog(
         layout = read_layout(connection, schema, former.name)
         if version not in (None, former.name) or database.layout not in (None, layout):
             raise CatalogVersionError(
-                f"the catalog {database.address} was changed from version {former} to {version} meanwhile; connect to it again",
+                f"the catalog {database.address} was changed from version {former} to {version} meanwhile. Connect to it again",
                 found=version,
                 supported=target.name,
             )
@@ -88,7 +88,8 @@ def migrate_catalog(
         differences = read_layout(connection, schema, target.name).differences(target)
         if differences:
             raise CatalogCorruptError(
-                f"the catalog {database.address} cannot be brought from version {former} to {target}: {differences[0]}; nothing was changed"
+                f"The catalog {database.address} cannot be migrated from version {former} to {target}: {differences[0]}. Nothing "
+                "was changed"
             )
     return steps
 
@@ -118,7 +119,8 @@ def migrate_in_parts(database: Database, info: LakeInfo, target: FormatVersion) 
     before = (interrupted_migration(database.version.name) or (database.version, target))[0]
     if before.number < V1_0.number:
         raise UnsupportedFeatureError(
-            f"the catalog {database.address} has version {before}: in MySQL catalogs of 1.0 and later are migrated; nothing was changed",
+            f"The catalog {database.address} has version {before}. In MySQL, only catalogs of version 1.0 and later can be "
+            "migrated. Nothing was changed",
             found=before.name,
             wanted=target.name,
         )
@@ -131,7 +133,7 @@ def migrate_in_parts(database: Database, info: LakeInfo, target: FormatVersion) 
             return None
         if version not in (before.name, begun):
             raise CatalogVersionError(
-                f"the catalog {database.address} was changed from version {before} to {version} meanwhile; connect to it again",
+                f"the catalog {database.address} was changed from version {before} to {version} meanwhile. Connect to it again",
                 found=version,
                 supported=target.name,
             )
@@ -158,7 +160,8 @@ def _repair(connection: Connection, database: Database, layout: Layout, target: 
     differences = read_layout(connection, schema, target.name).differences(target)
     if differences:
         raise CatalogCorruptError(
-            f"the catalog {database.address} cannot be brought to version {target}: {differences[0]}; it stays between the versions"
+            f"The catalog {database.address} cannot be migrated to version {target}: {differences[0]}. It is partly migrated; "
+            "restore it from a backup"
         )
 
 
@@ -168,7 +171,7 @@ def _alone(connection: Connection, database: Database) -> Iterator[None]:
     place = hashlib.blake2b(str(database.address.url.database).encode(), digest_size=16).hexdigest()
     name = f"ducklake migrate {place}"
     if not connection.execute(select(func.get_lock(name, 0))).scalar():
-        raise CatalogUnavailableError(f"another process migrates the catalog {database.address}; try again", failure="retry")
+        raise CatalogUnavailableError(f"Another process is migrating the catalog {database.address}. Try again", failure="retry")
     try:
         yield
     finally:

@@ -362,7 +362,7 @@ def _renames(
     name: str, owner: str | None, columns: list[str], before: InlinedColumns, wanted: InlinedColumns
 ) -> Iterator[RenameInlinedColumn]:
     if not columns:
-        raise _rejected(name, owner, "it is registered, but not there")
+        raise _rejected(name, owner, "it is registered, but does not exist")
     own = {folded(column) for column in columns[len(wanted.names) :]}
     for there, former, new in zip((*columns, None, None, None), before.names, wanted.names, strict=False):
         if there is not None and folded(there) == new:
@@ -377,7 +377,7 @@ def _renames(
 def _rejected(name: str, owner: str | None, reason: str) -> UnsupportedFeatureError:
     of = f" of table {owner!r}" if owner else ""
     return UnsupportedFeatureError(
-        f"cannot migrate: the inlined rows in {name}{of} cannot be brought to version 1.1: {reason}; nothing was changed",
+        f"The lake cannot be migrated, because the inlined rows in {name}{of} do not fit version 1.1: {reason}. Nothing was changed",
         inlined_table=name,
     )
 

@@ -69,7 +69,7 @@ def _check_count(connection: Connection, query: Select[Any], given: int, counted
     if counted is not None and again is not None and given >= again:
         return
     raise CatalogError(
-        f"the catalog answered with {given:,} of {'an unknown number of' if counted is None else f'{counted:,}'} {what}, so nothing was "
+        f"The catalog returned {given:,} of {'an unknown number of' if counted is None else f'{counted:,}'} {what}, so nothing was "
         "deleted: a setting of the server, of a proxy or of the driver limits the rows of an answer (sql_select_limit of MySQL and "
         "MariaDB is one). Remove that limit, and run the operation again",
         given=given,

@@ -343,7 +343,9 @@ def _aliases(row: Row[Any]) -> Iterator[str]:
     text = row.column_aliases or ""
     if text and not COLUMN_ALIASES.fullmatch(text):
         where = f"{row.schema_name}.{row.view_name}"
-        raise CatalogCorruptError(f"cannot read the column names {text!r} of view {where}", view=where)
+        raise CatalogCorruptError(
+            f"The column names {text!r} of view {where} cannot be parsed. Drop the view, and create it again", view=where
+        )
     for quoted in re.findall(r'"((?:[^"]|"")*)"', text):
         yield quoted.replace('""', '"')
 
@@ -412,7 +414,9 @@ def macros(reader: CatalogReader, snapshot_id: int) -> list[Macro]:
         if row.impl_id is not None:
             if row.type not in ("scalar", "table"):
                 where = f"{row.schema_name}.{row.macro_name}"
-                raise CatalogCorruptError(f"macro {where} is neither scalar nor table: {row.type!r}", macro=where)
+                raise CatalogCorruptError(
+                    f"Macro {where} has the type {row.type!r}, but must be scalar or table. Drop it, and create it again", macro=where
+                )
             of_it = parameters.get((row.macro_id, row.impl_id), ())
             own = (MacroImplementation(kind=row.type, dialect=row.dialect or "duckdb", sql=row.sql or "", parameters=tuple(of_it)),)
         found[row.macro_id] = Macro(

@@ -360,5 +360,5 @@ def tables_that_may_go() -> Iterator[None]:
     except DBAPIError as error:
         if not is_about_missing_table(error):
             raise
-        message = "a table of inlined rows or deletes was dropped during this read; read again"
+        message = "A table of inlined rows or deletes was dropped during this read. Read again"
         raise CatalogUnavailableError(message, failure="retry") from error

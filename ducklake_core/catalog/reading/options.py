@@ -137,7 +137,7 @@ def check_same_lake(info: LakeInfo, options: StoredOptions) -> None:
     path, encrypted = stored.get("data_path"), stored.get("encrypted") == "true"
     if info.stored_data_path not in (None, path) or info.encrypted != encrypted:
         raise CatalogError(
-            f"the catalog holds another lake than the one that was opened: its data path is {path!r}, and it is "
+            f"The catalog was replaced by another lake: its data path is {path!r}, and it is "
             f"{'' if encrypted else 'not '}encrypted. Open it again (DuckLake.connect(...))",
             stored=path,
             opened=info.stored_data_path,
@@ -232,7 +232,8 @@ def parse_hold(key: str, text: str) -> Hold:
         return Hold(name=str(value["name"]), snapshot_id=int(value["snapshot"]), until=None if until is None else parse_time(until))
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         raise CatalogCorruptError(
-            f"cannot read the hold {key.removeprefix(HOLD_PREFIX)!r}, so nothing is expired: its value in ducklake_metadata is {text!r}. "
+            f"No snapshot was expired, because hold {key.removeprefix(HOLD_PREFIX)!r} cannot be read: its value in "
+            f"ducklake_metadata is {text!r}. "
             "Delete that row, or write it again",
             hold=key.removeprefix(HOLD_PREFIX),
         ) from error

@@ -115,7 +115,7 @@ class CatalogReader:
         query = select(snapshot.c.snapshot_id, snapshot.c.snapshot_time).order_by(snapshot.c.snapshot_id)
         found = [(number, time) for number, time in self.connection.execute(query)]
         if not found:
-            raise CatalogCorruptError("the catalog holds no snapshot")
+            raise CatalogCorruptError("The catalog contains no snapshot. Restore it from a backup")
         return found
 
     def latest_snapshot(self) -> Snapshot:
@@ -130,7 +130,7 @@ class CatalogReader:
 
         row = self.connection.execute(self.catalog.statement("newest", build)).first()
         if row is None:
-            raise CatalogCorruptError("the catalog holds no snapshot")
+            raise CatalogCorruptError("The catalog contains no snapshot. Restore it from a backup")
         return self.snapshot_of(row)
 
     def snapshot(self, *, version: int | None = None, timestamp: datetime | None = None) -> Snapshot:
@@ -145,18 +145,24 @@ class CatalogReader:
             UsageError: Neither or both are given, or the time has no zone.
         """
         if (version is None) == (timestamp is None):
-            raise UsageError("give either a snapshot id or a time")
+            raise UsageError("A snapshot is selected by an id or a time, not both. Remove one of them")
         if version is not None:
             row = self.connection.execute(self.snapshot_query().where(self.catalog["snapshot"].c.snapshot_id == version)).first()
             if row is None:
-                raise NotFoundError(f"there is no snapshot {version}: it was never committed, or it was expired", snapshot_id=version)
+                raise NotFoundError(
+                    f"there is no snapshot {version}: it was never committed, or it has expired. List snapshots with lake.snapshots()",
+                    snapshot_id=version,
+                )
             return self.snapshot_of(row)
         assert timestamp is not None
         if timestamp.tzinfo is None:
-            raise UsageError(f"the time {timestamp.isoformat()} has no zone; give an aware datetime, for instance with tzinfo=UTC")
+            raise UsageError(f"The time {timestamp.isoformat()} has no zone. Pass an aware datetime, for example with tzinfo=UTC")
         row = newest_until(self.connection, self.catalog, timestamp)
         if row is None:
-            raise NotFoundError(f"there is no snapshot at or before {timestamp.astimezone(UTC).isoformat()}", timestamp=timestamp)
+            raise NotFoundError(
+                f"there is no snapshot at or before {timestamp.astimezone(UTC).isoformat()}. List snapshots with lake.snapshots()",
+                timestamp=timestamp,
+            )
         return self.snapshot_of(row)
 
     def snapshot_query(self) -> Select[Any]:
@@ -417,7 +423,7 @@ def similar_entries(schema: str, name: str, entries: Iterable[tuple[str, str]]) 
 def expired_since(table: TableState) -> NotFoundError:
     """Return the error for a table whose snapshot was expired: the remaining catalog rows must not be read as the whole table."""
     return NotFoundError(
-        f"snapshot {table.snapshot_id}, at which {table.qualified_name} was opened, was expired since; open it again",
+        f"Snapshot {table.snapshot_id}, at which {table.qualified_name} was opened, has expired. Open the table again",
         table=table.qualified_name,
         snapshot_id=table.snapshot_id,
     )
@@ -448,7 +454,7 @@ def _check_one(rows: Sequence[Row[Any]], snapshot_id: int) -> None:
     if len({tuple(row)[:-2] for row in rows}) > 1:
         raise CatalogCorruptError(
             f"there are two tables {first.schema_name}.{first.table_name} at snapshot {snapshot_id} (ids "
-            f"{', '.join(str(row.table_id) for row in rows)}); rename or drop one of them with DuckDB",
+            f"{', '.join(str(row.table_id) for row in rows)}). Rename or drop one of them with DuckDB",
             table=f"{first.schema_name}.{first.table_name}",
             snapshot_id=snapshot_id,
         )

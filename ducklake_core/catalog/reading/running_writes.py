@@ -73,7 +73,7 @@ def parse_running_write(key: str, text: str | None) -> RunningWrite:
         heard = parse_time(text or "")
     except (UsageError, ValueError) as error:
         raise CatalogCorruptError(
-            f"cannot read which files a running write is still to commit, so no orphan is deleted: the value of {key!r} in "
+            f"No orphaned file was deleted, because a running write cannot be read: the value of {key!r} in "
             f"ducklake_metadata is {text!r}. Delete that row",
             key=key,
         ) from error

@@ -74,9 +74,9 @@ def newest_until(connection: Connection, tables: CatalogTables, timestamp: datet
 
 
 def _may_be_until(time: ColumnElement[datetime], timestamp: datetime, abilities: Abilities) -> ColumnElement[bool]:
-    """Return the condition that a time stored as text may be at or before a time.
+    """Return the condition that a time stored as a string may be at or before a time.
 
-    Texts in DuckDB's usual form sort like times up to the second. Rows with any other form are returned and compared in Python.
+    Strings in DuckDB's usual form sort like times up to the second. Rows with any other form are returned and compared in Python.
     """
     text = type_coerce(time, String)
     is_usual = and_(text.like("____-__-__ __:__:__%"), text.like("%+00"))
@@ -130,10 +130,10 @@ def expired_among(connection: Connection, tables: CatalogTables, snapshot_id: in
         if newest is None or snapshot_id > newest:
             return None
         is_there = connection.execute(select(number).where(number == snapshot_id)).first() is not None
-        return None if is_there else f"snapshot {snapshot_id} was expired"
+        return None if is_there else f"snapshot {snapshot_id} has expired"
     row = connection.execute(select(func.max(number).label("newest"), func.count().label("count")).select_from(tables["snapshot"])).one()
     missing = 0 if row.newest is None else row.newest + 1 - row.count
-    return f"{missing} of {row.newest + 1} snapshots were expired" if missing else None
+    return f"{missing:,} of {row.newest + 1:,} snapshots have expired" if missing else None
 
 
 def _mentions(tables: CatalogTables, text: str) -> ColumnElement[bool]:

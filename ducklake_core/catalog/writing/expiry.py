@@ -395,7 +395,7 @@ class _Describer:
         elif row.end_snapshot is None:
             reason = "its data file is needed by no snapshot"
         else:
-            reason = f"only snapshots {row.begin_snapshot} to {row.end_snapshot - 1} read it, and none of them is left"
+            reason = f"only snapshots {row.begin_snapshot} to {row.end_snapshot - 1} read it, and all of them have expired"
         return UnneededFile(
             id=number,
             kind=kind,
@@ -704,7 +704,8 @@ def every_file_name(connection: Connection, tables: CatalogTables) -> Iterator[s
 def _file_name(path: object, name: str) -> str:
     if not isinstance(path, str):
         raise CatalogCorruptError(
-            f"ducklake_{name} has a row whose path is {path!r}: which file it means is not known, so none counts as unneeded"
+            f"Nothing was expired or deleted, because the path {path!r} of a row of ducklake_{name} is invalid. Correct it, "
+            "or restore it from a backup"
         )
     return paths.file_name(path)
 

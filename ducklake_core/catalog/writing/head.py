@@ -199,7 +199,7 @@ def _fetch_history(statements: Statements, database: Database, base: int) -> Ans
 def _history(rows: Sequence[Any], database: Database, base: int) -> tuple[list[Snapshot], datetime]:
     if not rows:
         raise CommitConflictError(
-            f"Transaction conflict - the catalog has no snapshot {base} or later, though this transaction was planned on it: the catalog "
+            f"Transaction conflict - the catalog has no snapshot {base} or later, but this transaction was planned on it: the catalog "
             "was replaced, by a backup or a new lake. Nothing was changed; run the write again on the newest snapshot",
             rule="base-gone",
             snapshot_id=base,

@@ -182,7 +182,7 @@ class ArrowFrame:
             storage: How to reach files.
 
         Raises:
-            SchemaError: NULL or repeated keys in the frame.
+            UsageError: A key of the frame is NULL or repeated.
         """
         from ducklake_core.engines.arrow.positions import find_positions, key_set
 

@@ -210,7 +210,7 @@ def _bound(condition: Condition | str, schema: Schema, level: int) -> Predicate:
     if level > MAX_LEVELS:
         raise UsageError(
             f"The condition is nested too deeply: AND, OR and NOT may alternate on at most {MAX_LEVELS} levels. Use isin(...) for values "
-            "of one column, or split the condition."
+            "of one column, or split the condition"
         )
     match condition:
         case str():

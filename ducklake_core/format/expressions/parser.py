@@ -170,7 +170,7 @@ def limited(predicate: Predicate, written: object) -> Predicate:
         raise UsageError(
             f"The condition {what} has {count:,} parts, and every row would be compared with each of them; at most {MAX_PARTS:,} are "
             "supported. Equalities and ranges of one column count as one part, so use IN (...) for values of one column. For keys of "
-            "several columns, put the keys into a table and use merge(...) or upsert(...), or split the condition."
+            "several columns, put the keys into a table and use merge(...) or upsert(...), or split the condition"
         )
     return predicate
 

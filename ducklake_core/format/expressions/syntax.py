@@ -142,7 +142,7 @@ def _too_deep(text: str, what: str) -> UsageError:
     return UsageError(
         f"The {what} {shown(text)} is nested too deeply: at most {MAX_BRACKETS} parentheses, function calls and CASEs may stand within "
         f"each other, and at most {MAX_LEVELS} operators may be applied to the result of one another. Join conditions into one flat "
-        "chain of AND or OR, list values with IN (...), or combine conditions with ducklake_core.col."
+        "chain of AND or OR, list values with IN (...), or combine conditions with ducklake_core.col"
     )
 
 

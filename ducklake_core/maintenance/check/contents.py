@@ -1,4 +1,4 @@
-"""Checks of the rows themselves: that they can be read, and are what statistics, partitions and row ids say."""
+"""Check that all rows can be read, and that they match statistics, partitions and row ids."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from ducklake_core.format.files.paths import printable
 from ducklake_core.format.layout.transforms import partition_arrays
 from ducklake_core.format.state import TableState
 from ducklake_core.format.types.data_types import BLOB, FLOATS, TIMESTAMPTZ, Field
+from ducklake_core.format.types.text import counted
 from ducklake_core.format.values.arrow_cast import check_values
 from ducklake_core.format.values.leaf_values import order_key, python_values, to_text
 from ducklake_core.maintenance.check.facts import CatalogRow, Facts, TableFacts
@@ -46,7 +47,7 @@ _NOTHING = np.empty(0, dtype=np.int64)
 
 @dataclass(slots=True)
 class _Leaf:
-    """One column over the rows that were seen."""
+    """Statistics of one column over the rows that were read."""
 
     values: int = 0
     nulls: int = 0
@@ -65,7 +66,7 @@ class _Leaf:
             self.has_nan |= bool(pc.any(is_nan).as_py())
             stored = stored.filter(pc.invert(is_nan))
         try:
-            # Python's dates and times do not reach as far as those of the lake.
+            # Python's dates and times have a smaller range than those of the lake.
             width = {32: pa.int32(), 64: pa.int64()}.get(stored.type.bit_width) if pa.types.is_temporal(stored.type) else None
             found = pc.min_max(stored if width is None else stored.view(width))
             ends = pa.array([found["min"].as_py(), found["max"].as_py()], width or stored.type)
@@ -94,13 +95,13 @@ class _File:
 
 
 class RowChecks:
-    """Reads every row of every live table; memory is bounded by batches, and some 20 bytes for each row of a table.
+    """Reads every row of every live table. Memory is limited to a few batches, and about 20 bytes for each row of a table.
 
     Args:
-        facts: The catalog, which takes the findings.
-        database: For plans.
-        storage: The store.
-        footers: What is known of files already.
+        facts: Rows of the catalog; collects the findings.
+        database: The catalog's database.
+        storage: Opens the store.
+        footers: Results of the footer checks.
         progress: Progress callback.
     """
 
@@ -119,7 +120,7 @@ class RowChecks:
     def run(self) -> None:
         """Check the tables one by one; one that cannot be read does not stop the others."""
         tables = sorted((table for table in self._facts.tables.values() if table.is_live), key=lambda table: table.name)
-        # Known for the files of today; a plan may find fewer of them readable.
+        # Total of the live files; a plan may find fewer of them readable.
         files = [row for table in tables for row in live_files(self._facts, table)]
         self._progress.begin("check", "read rows", "files", len(files), work=sum(row.file_size_bytes for row in files))
         for table in tables:
@@ -136,7 +137,7 @@ class RowChecks:
             if is_about_lake(error):
                 raise
             if self._was_deleted("snapshot", self._facts.newest):
-                # Another client has committed and expired meanwhile, so that this snapshot cannot be read any more.
+                # Another client has expired this snapshot meanwhile, so it can no longer be read.
                 return
             if not any(CODES[code].severity == "error" for code, _ in self._facts.codes_of(table)):
                 self._facts.report("rows-unreadable", error.message, table=table)
@@ -147,7 +148,7 @@ class RowChecks:
                 ids = [one.file.id for one in plan.tasks[place : place + _FILES_PER_ROUND]]
                 with self._database.read() as connection:
                     self._statistics = statistics_of_files(connection, self._database.tables, ids)
-            # Its fault is reported already.
+            # Its fault has been reported.
             if ("data_file", task.file.id) not in self._footers.unusable and task.file.id in table.files:
                 row_ids += self._file(table, state, task, plan.shape)
             size = task.file.file_size_bytes
@@ -181,17 +182,17 @@ class RowChecks:
         self._compare(table, row, found)
         last = task.file.partial_max
         if last is not None and last >= task.file.begin_snapshot and found.highest_snapshot > last:
-            what = f"it holds rows of snapshot {found.highest_snapshot}, the catalog says up to {last}"
+            what = f"the file contains rows of snapshot {found.highest_snapshot}, but the catalog's last one is {last}"
             self._facts.report("snapshot-ids-wrong", what, **where)
         values = dict(task.file.partition_values)
         for (place, key), seen in zip(keys, found.partitions, strict=True):
             if place in values and seen - {values[place]}:
                 others = ", ".join(sorted(map(repr, seen - {values[place]})))
                 if not any(one.code == "partition-values-wrong" for one in self._facts.about_file(task.file.id)):
-                    what = f"it is in {key.text} of {key.column!r} {values[place]!r} and holds {others}"
+                    what = f"the file is in partition {key.text} {values[place]!r}, but contains rows of {others}"
                     self._facts.report("partition-values-wrong", what, **where)
         for name, number in found.visible_nulls.items():
-            self._facts.report("null-not-allowed", f"column {name!r} holds {number} NULLs", **where)
+            self._facts.report("null-not-allowed", f"column {name!r} contains {counted(number, 'NULL')}", **where)
         for what in found.out_of_range.values():
             self._facts.report("value-out-of-range", what, **where)
         return found.row_ids
@@ -203,10 +204,12 @@ class RowChecks:
                 positions = read_deletes_of(self._storage, one, file).positions
                 twice = len(np.intersect1d(positions, np.asarray(file.inlined_deletes, dtype=np.int64)))
                 if twice:
-                    what = f"{twice} deletes that delete file {one.id} holds as well"
+                    what = f"{counted(twice, 'inlined delete')} that delete file {one.id} contains, too"
                     self._facts.report("inlined-delete-twice", what, **where)
                 if one.format == "puffin" and len(positions) != one.delete_count:
-                    what = f"delete file {one.id} holds {len(positions)} positions, the catalog says {one.delete_count}"
+                    what = (
+                        f"delete file {one.id} contains {counted(len(positions), 'position')}, but the catalog counts {one.delete_count:,}"
+                    )
                     self._facts.report("delete-count", what, **where)
             return deleted_positions(self._storage, replace(file, delete_files=known), self._facts.newest)
         except CorruptFileError as error:
@@ -219,7 +222,7 @@ class RowChecks:
         return _NOTHING
 
     def _was_deleted(self, name: str, number: int) -> bool:
-        """Return whether the catalog has forgotten a file or snapshot since it was read, because another client merged or expired it."""
+        """Return whether the catalog no longer contains a file or snapshot, because another client has merged or expired it since."""
         with self._database.read() as connection:
             return not still_there(connection, self._database.tables, name, [number])
 
@@ -253,7 +256,7 @@ class RowChecks:
                 seen.update(array.unique().to_pylist())
 
     def _compare(self, table: TableFacts, row: CatalogRow, found: _File) -> None:
-        """Compare the statistics of a file with its rows; a column whose type has changed since is left out."""
+        """Compare the statistics of a file with its rows; a column whose type has changed since is skipped."""
         statistics = self._statistics.pop(row.data_file_id, [])
         if report_other_file(self._facts, table, row, self._beyond(table, row, found, statistics)):
             return
@@ -272,7 +275,7 @@ class RowChecks:
             except (DuckLakeError, ValueError, ArithmeticError):
                 continue
             if seen.has_nan and one.contains_nan is False:
-                narrow = "no NaN, the file holds some"
+                narrow = "no NaN, but the file contains some"
             if narrow:
                 report_statistics(self._facts, "statistics-narrow", f"column {leaf.name!r}: {narrow}", table, row, leaf.id)
             elif (
@@ -285,12 +288,13 @@ class RowChecks:
                 )
             ):
                 text = (
-                    f"column {leaf.name!r}: {one.value_count} values and {one.null_count} NULLs, there are {seen.values} and {seen.nulls}"
+                    f"column {leaf.name!r}: {one.value_count:,} values and {one.null_count:,} NULLs are counted, but the file "
+                    f"contains {seen.values:,} and {seen.nulls:,}"
                 )
                 report_statistics(self._facts, "statistics-counts", text, table, row, leaf.id)
 
     def _beyond(self, table: TableFacts, row: CatalogRow, found: _File, statistics: Sequence[CatalogRow]) -> Iterator[tuple[Field, str]]:
-        """Yield for each leaf the bounds that none of its values reaches; footers do not have bounds of all columns."""
+        """Yield the bounds of each leaf column that none of its values reaches. Footers do not have bounds of all columns."""
         for one in statistics:
             held = found.leaves.get(one.column_id)
             before = table.leaf(one.column_id, row.begin_snapshot)
@@ -306,9 +310,11 @@ class RowChecks:
             array = chunked.combine_chunks()
             wrong = _out_of_range(array, column)
             if wrong is not None:
-                self._facts.report("value-out-of-range", f"{wrong}, in the catalog", table=table)
+                self._facts.report("value-out-of-range", f"{wrong}, in an inlined row", table=table)
             if not column.nullable and array.null_count:
-                self._facts.report("null-not-allowed", f"column {column.name!r} holds {array.null_count} NULLs in the catalog", table=table)
+                self._facts.report(
+                    "null-not-allowed", f"column {column.name!r} contains {counted(array.null_count, 'NULL')} in inlined rows", table=table
+                )
             for leaf, values in leaf_arrays(array, column):
                 row = known.get(leaf.id)
                 if row is None or leaf.type in WITHOUT_BOUNDS or leaf.type == BLOB:
@@ -345,12 +351,16 @@ class RowChecks:
         every.sort()
         twice = int(np.count_nonzero(every[1:] == every[:-1]))
         if twice and not known & {"row-ids-overlap", "file-named-twice", "inlined-row-twice"}:
-            self._facts.report("row-id-twice", f"{twice} rows have the id of another one", table=table)
+            self._facts.report("row-id-twice", f"{counted(twice, 'row')} with the id of another row", table=table)
         following = self._facts.next_row_id(table)
         if following is not None and "row-id-beyond-next" not in known:
             beyond = int(np.count_nonzero((every >= following) & (every < TRANSIENT_ROW_IDS)))
             if beyond:
-                self._facts.report("row-id-beyond-next", f"{beyond} rows have ids from {following} on", table=table)
+                self._facts.report(
+                    "row-id-beyond-next",
+                    f"{counted(beyond, 'row')} with ids from {following} on, which the table assigns next",
+                    table=table,
+                )
 
 
 def _keys(spec: PartitionSpec | None, state: TableState, table: TableFacts, row: CatalogRow) -> list[tuple[int, Any]]:

@@ -47,7 +47,7 @@ _OWN_ROWS: tuple[tuple[str, Callable[[str, str], object], str], ...] = (
 
 
 def check_definitions(facts: Facts) -> None:
-    """Check everything but files and statistics."""
+    """Check everything except files and statistics."""
     _snapshots(facts)
     _lifetimes(facts)
     _options(facts)
@@ -88,19 +88,26 @@ def _snapshots(facts: Facts) -> None:
         number = getattr(newest, counter)
         for name, highest in ids.items():
             if highest >= number:
-                facts.report("snapshot-counters", f"snapshot {newest.snapshot_id} has {counter} {number}, ducklake_{name} has {highest}")
+                facts.report(
+                    "snapshot-counters", f"snapshot {newest.snapshot_id} has {counter} {number}, but ducklake_{name} contains {highest}"
+                )
     versions = facts.every.rows("schema_versions")
     highest = max((row.schema_version for row in versions if row.schema_version is not None), default=-1)
     if highest > newest.schema_version:
-        message = f"snapshot {newest.snapshot_id} has schema_version {newest.schema_version}, ducklake_schema_versions has {highest}"
+        message = (
+            f"snapshot {newest.snapshot_id} has schema_version {newest.schema_version}, but ducklake_schema_versions contains {highest}"
+        )
         facts.report("snapshot-counters", message)
     late = [row.begin_snapshot for row in versions if row.begin_snapshot is not None and row.begin_snapshot > facts.newest]
     if late:
-        message = f"ducklake_schema_versions has versions from snapshot {max(late)} on, the newest is {facts.newest}"
+        message = f"ducklake_schema_versions contains versions of snapshot {max(late)}, but the newest snapshot is {facts.newest}"
         facts.report("snapshot-unknown", message)
     logged = {row.snapshot_id for row in facts.every.rows("snapshot_changes")}
     if logged and max(logged) > facts.newest:
-        message = f"ducklake_snapshot_changes has snapshot {max(logged)}, the newest is {facts.newest}: the commit that comes to it fails"
+        message = (
+            f"ducklake_snapshot_changes contains snapshot {max(logged)}, but the newest is {facts.newest}: the commit of that "
+            "snapshot will fail"
+        )
         facts.report("snapshot-unknown", message)
     for number in facts.snapshot_ids:
         if number not in logged:
@@ -119,7 +126,11 @@ def _lifetimes(facts: Facts) -> None:
             table = facts.tables.get(row.table_id) if "table_id" in row._fields else None
             where = f"ducklake_{name} ({row._fields[0]} {row[0]})"
             if any(number is not None and number > facts.newest for number in (begin, end)):
-                facts.report("snapshot-unknown", f"{where} is of snapshots {begin} to {end}, the newest is {facts.newest}", table=table)
+                facts.report(
+                    "snapshot-unknown",
+                    f"{where} belongs to snapshots {begin} to {end}, but the newest snapshot is {facts.newest}",
+                    table=table,
+                )
             elif begin is not None and end is not None and end < begin:
                 facts.report("lifetime-backwards", f"{where} begins at snapshot {begin} and ends at {end}", table=table)
 
@@ -161,7 +172,7 @@ def _names(facts: Facts) -> None:
     for row in live["schema"]:
         around = getattr(row, "parent_schema_id", None)
         if around is not None and around not in names:
-            facts.report_schema_missing(f"schema {row.schema_name} is in schema {around}, which is not there", around)
+            facts.report_schema_missing(f"schema {row.schema_name} is in schema {around}, which does not exist", around)
     relations = [(row.schema_id, row.table_name, row.table_id) for row in live["table"]]
     relations += [(row.schema_id, row.view_name, row.view_id) for row in live["view"]]
     twice("tables or views", (((schema, folded(name)), number, name) for schema, name, number in relations))
@@ -169,7 +180,7 @@ def _names(facts: Facts) -> None:
     for schema, name, _ in relations:
         if schema not in names:
             facts.report_schema_missing(
-                f"{join_name(paths.get(schema, dotted((str(schema),))), name)} is in schema {schema}, which is not there", schema
+                f"{join_name(paths.get(schema, dotted((str(schema),))), name)} is in schema {schema}, which does not exist", schema
             )
 
 
@@ -190,7 +201,7 @@ def _schemas_of_tables(facts: Facts) -> None:
     for row in facts.every.rows("table"):
         seen = facts.first_between(row.begin_snapshot, first.get(row.schema_id, row.begin_snapshot))
         if seen is not None and (row.end_snapshot is None or row.end_snapshot > seen):
-            message = f"at snapshot {seen} it is in schema {row.schema_id}, which begins at {first[row.schema_id]}"
+            message = f"at snapshot {seen} it is in schema {row.schema_id}, which begins at snapshot {first[row.schema_id]}"
             facts.report("schema-missing", message, table=facts.tables[row.table_id])
 
 
@@ -204,7 +215,7 @@ def _tables(facts: Facts) -> None:
             facts.report("table-twice", f"{len(rows)} rows of ducklake_table (table_id {table_id}) overlap", table=facts.tables[table_id])
     unusable = {cell.key for cell in facts.every.bad if cell.table == "table"}
     for table_id in sorted(facts.lost_tables - unusable):
-        facts.report("table-unknown", f"columns are of table {table_id}: its row was lost")
+        facts.report("table-unknown", f"columns belong to table {table_id}, whose row is missing")
     dropped = {number: table for number, table in facts.tables.items() if not table.is_live}
     for name in ("data_file", "column"):
         alive = Counter(row.table_id for row in facts.every.rows(name) if row.table_id in dropped and row.end_snapshot is None)
@@ -227,8 +238,8 @@ def _columns(facts: Facts) -> None:
 
 
 def _column_eras(facts: Facts, table: TableFacts) -> Iterator[int]:
-    """Yield a snapshot of each time between two changes of the columns of a table that is still to be seen, the newest first."""
-    # Backwards through the changes: an era without any snapshot that is left cannot be read, and its faults hurt no reader.
+    """Yield one snapshot, if any has not expired, of each period without changes of a table's columns, the newest first."""
+    # A period in which all snapshots have expired cannot be read, so its faults affect no reader.
     following = facts.newest + 1
     for change in reversed(table.changes):
         for begin, end in table.lives:
@@ -241,7 +252,7 @@ def _column_eras(facts: Facts, table: TableFacts) -> Iterator[int]:
 
 
 def _wrong_columns(table: TableFacts, snapshot_id: int) -> tuple[str, str] | None:
-    """Return the code of a fault in the columns of a table at a snapshot, and the fault in words."""
+    """Return the code of a fault in the columns of a table at a snapshot, and its description."""
     live = table.columns_at(snapshot_id)
     if not live:
         return "columns-missing", "no column is live"
@@ -249,7 +260,7 @@ def _wrong_columns(table: TableFacts, snapshot_id: int) -> tuple[str, str] | Non
     names = Counter((row.parent_column, folded(row.column_name)) for row in {row.column_id: row for row in live}.values())
     twice = [f"id {number}" for number, count in ids.items() if count > 1] + [repr(name) for (_, name), count in names.items() if count > 1]
     if twice:
-        return "column-twice", f"columns with {', '.join(twice)} are there twice"
+        return "column-twice", f"two columns have the same {', '.join(twice)}"
     try:
         table.schema_at(snapshot_id)
     except UnsupportedFeatureError as error:
@@ -298,7 +309,7 @@ def _partition_key_order(facts: Facts) -> None:
         own = sorted(keys[row.partition_id], key=lambda key: key.partition_key_index)
         if [key.partition_key_index for key in own] != list(range(len(own))):
             places = ", ".join(str(key.partition_key_index) for key in own)
-            facts.report("partition-key-invalid", f"partition keys {row.partition_id} have the places {places}", table=table)
+            facts.report("partition-key-invalid", f"partition keys {row.partition_id} have the indexes {places}", table=table)
         elif is_live(row, facts.newest) and table.is_live:
             live[table.id].append(row.partition_id)
             _keys_of(facts, table, row.partition_id, own)
@@ -341,7 +352,9 @@ def _sort_orders(facts: Facts) -> None:
         if row.begin_snapshot is None or not is_live(row, facts.newest):
             continue
         if table is None or not table.is_live:
-            facts.report("sort-order-invalid", f"sort order {row.sort_id} is of table {row.table_id}, which is not there", table=table)
+            facts.report(
+                "sort-order-invalid", f"sort order {row.sort_id} belongs to table {row.table_id}, which does not exist", table=table
+            )
             continue
         live[table.id].append(row.sort_id)
         schema = _schema(facts, table)
@@ -379,12 +392,16 @@ def _wrong_default(row: ColumnRow, leaf: Field | None) -> str | None:
     if leaf is None:
         return None
     if row.initial_default is not None and not _is_value(row.initial_default, leaf):
-        return f"the value {row.initial_default!r} in rows of files that lack it, which is none of type {leaf.type}"
+        return f"the value {row.initial_default!r} in rows of files that lack it, which is not a value of type {leaf.type}"
     if row.default_value in (None, NO_DEFAULT):
         return None
     if row.default_value_type == "expression":
-        return None if _is_expression(row.default_value or "") else f"the default {row.default_value!r}, which is no expression"
-    return None if _is_default(row.default_value or "", leaf) else f"the default {row.default_value!r}, which is none of type {leaf.type}"
+        return None if _is_expression(row.default_value or "") else f"the default {row.default_value!r}, which is not a valid expression"
+    return (
+        None
+        if _is_default(row.default_value or "", leaf)
+        else f"the default {row.default_value!r}, which is not a value of type {leaf.type}"
+    )
 
 
 def _is_value(text: str, leaf: Field) -> bool:
@@ -448,8 +465,8 @@ def _holds_of_nothing(facts: Facts) -> None:
     now = facts.now() if missing else None
     for hold in missing:
         if now is not None and not hold.is_over(now):
-            why = "was never committed" if hold.snapshot_id > facts.newest else "is not there any more"
-            facts.report("hold-of-no-snapshot", f"the hold {hold.name!r} keeps nothing: snapshot {hold.snapshot_id} {why}")
+            why = "was never committed" if hold.snapshot_id > facts.newest else "no longer exists"
+            facts.report("hold-of-no-snapshot", f"hold {hold.name!r} has no effect: snapshot {hold.snapshot_id} {why}")
 
 
 def _paths(facts: Facts) -> None:
@@ -489,17 +506,19 @@ def check_macros(facts: Facts) -> None:
     for row in live:
         own = bodies[row.macro_id]
         if row.schema_id not in schemas:
-            facts.report_schema_missing(f"macro {row.macro_name!r} is in schema {row.schema_id}, which is not there", row.schema_id)
+            facts.report_schema_missing(f"macro {row.macro_name!r} is in schema {row.schema_id}, which does not exist", row.schema_id)
         wrong = (
             ["no definition"] if not own else [f"a definition of type {one.type!r}" for one in own if one.type not in ("scalar", "table")]
         )
         wrong += ["a definition without SQL" for one in own if not one.sql]
         wrong += ["a definition without a dialect" for one in own if one.dialect is None]
         if {one.impl_id for one in parameters[row.macro_id]} - {one.impl_id for one in own} and own:
-            wrong.append("parameters of no definition of it")
+            wrong.append("parameters without a definition")
         wrong += ["a parameter without a name" for one in parameters[row.macro_id] if not one.parameter_name]
         wrong += [f"a parameter of type {one.parameter_type!r}" for one in parameters[row.macro_id] if not _is_type(one.parameter_type)]
-        wrong += [f"a definition {one.sql!r}, of which {message}" for one, message in unparsed if one.macro_id == row.macro_id]
+        wrong += [
+            f"a definition {one.sql!r}, which DuckDB cannot parse: {message}" for one, message in unparsed if one.macro_id == row.macro_id
+        ]
         if wrong:
             facts.report("macro-invalid", f"macro {row.macro_name!r} has {', '.join(wrong)}")
 
@@ -519,7 +538,7 @@ def _by_macro(facts: Facts, name: str) -> dict[int, list[CatalogRow]]:
 
 
 def _is_type(text: str | None) -> bool:
-    """Return whether DuckDB takes a string for the type of a parameter; of nested types it writes the outermost word alone."""
+    """Return whether DuckDB accepts a string as the type of a parameter. Of nested types it stores only the outermost word."""
     if text in (None, "", "unknown", "list", "struct", "map"):
         return True
     try:

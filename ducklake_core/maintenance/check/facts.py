@@ -1,4 +1,4 @@
-"""The catalog as a check sees it: its rows by table, the columns of every time, and what was found so far."""
+"""Rows of the catalog for a check, by table, with the column history and the findings so far."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ REQUIRED: Mapping[str, tuple[str, ...]] = {
     "inlined_data_tables": ("table_id", "table_name", "schema_version"),
     "schema_versions": ("begin_snapshot", "schema_version"),
 }
-"""Cells without which a row means nothing, or breaks DuckDB."""
+"""Cells that a row needs to be usable, or that DuckDB needs."""
 
 
 def is_live(row: CatalogRow, snapshot_id: int) -> bool:
@@ -58,15 +58,16 @@ class TableFacts:
     """One table of the catalog, dropped or not.
 
     Attributes:
-        name: ``schema.table``, as last known.
+        name: ``schema.table``, by its last name.
         path: Full directory with a trailing slash.
-        is_live: Whether it is there at the newest snapshot.
+        is_live: Whether it exists at the newest snapshot.
         history: Every version of every column, with its end.
-        lives: When it is there: first snapshot, and the first one without it.
+        lives: Periods of existence: first snapshot, and the first one without it.
         files: Its rows of ``ducklake_data_file`` by id.
         inlined: Number of inlined rows, of all versions.
-        inlined_live: Number of visible ones.
-        column_ids: Ids of all columns that it ever had; ``top_ids`` are those of them that are below no other.
+        inlined_live: Number of visible inlined rows.
+        column_ids: Ids of all columns that it ever had.
+        top_ids: Ids of its top-level columns.
     """
 
     id: int
@@ -87,8 +88,8 @@ class TableFacts:
         """Return the columns at a snapshot.
 
         Raises:
-            CatalogCorruptError: The rows make no schema.
-            UnsupportedFeatureError: A type that is not known.
+            CatalogCorruptError: The rows do not form a schema.
+            UnsupportedFeatureError: A type is unknown.
         """
         return TableVersions(self.id, (), self.history).schema_of(snapshot_id)
 
@@ -98,14 +99,14 @@ class TableFacts:
 
     @property
     def changes(self) -> list[int]:
-        """Snapshots from which on its columns are others, 0 included."""
+        """Snapshots at which its columns change, including 0."""
         if not self._changes:
             ends = {end for _, end in self.history if end is not None}
             self._changes = sorted({0, *(row.begin_snapshot for row, _ in self.history), *ends})
         return self._changes
 
     def leaves_at(self, snapshot_id: int) -> dict[int, Field]:
-        """Return leaf columns by id at a snapshot; none when the columns make no schema."""
+        """Return leaf columns by id at a snapshot; none if the columns do not form a schema."""
         era = self.changes[bisect_right(self.changes, snapshot_id) - 1]
         if era not in self._schemas:
             try:
@@ -116,7 +117,7 @@ class TableFacts:
         return self._schemas[era]
 
     def leaf(self, column_id: int, snapshot_id: int) -> Field | None:
-        """Return a leaf as it was at a snapshot, or else as it was last."""
+        """Return a leaf column at a snapshot, otherwise its last version."""
         found = self.leaves_at(snapshot_id).get(column_id)
         if found is not None:
             return found
@@ -124,12 +125,12 @@ class TableFacts:
         return self.leaves_at(max(begun)).get(column_id) if begun else None
 
     def last_leaf(self, column_id: int) -> Field | None:
-        """Return a leaf in its last version."""
+        """Return the last version of a leaf column."""
         begun = [row.begin_snapshot for row, _ in self.history if row.column_id == column_id]
         return self.leaves_at(max(begun)).get(column_id) if begun else None
 
     def remember(self, row: ColumnRow, end: int | None) -> None:
-        """Take in one version of a column."""
+        """Add one version of a column."""
         self.history.append((row, end))
         self.column_ids.add(row.column_id)
         if row.parent_column is None:
@@ -137,7 +138,7 @@ class TableFacts:
 
 
 class Facts:
-    """Everything that a check of the catalog reads, within one read transaction, and what it found.
+    """Everything that a check of the catalog reads, within one read transaction, and its findings.
 
     Args:
         every: The rows.
@@ -170,15 +171,15 @@ class Facts:
             self._next_row_ids[row.table_id] = max(row.next_row_id, self._next_row_ids.get(row.table_id, 0))
 
     def next_row_id(self, table: TableFacts) -> int | None:
-        """Return the row id that a table gives out next, None when it is not known."""
+        """Return the row id that a table assigns next, None if unknown."""
         return self._next_row_ids.get(table.id)
 
     def knows_file(self, data_file_id: int) -> bool:
-        """Return whether the catalog has a row for a data file, be it one that cannot be used."""
+        """Return whether the catalog has a row for a data file, even an unusable one."""
         return data_file_id in self.files or any(cell.table == "data_file" and cell.key == data_file_id for cell in self.every.bad)
 
     def first_between(self, begin: int, end: int) -> int | None:
-        """Return the first snapshot that is still there from one on and before another; None when there is none."""
+        """Return the first snapshot in a range (end excluded) that has not expired, None if there is none."""
         place = bisect_left(self.snapshot_ids, begin)
         return self.snapshot_ids[place] if place < len(self.snapshot_ids) and self.snapshot_ids[place] < end else None
 
@@ -197,7 +198,7 @@ class Facts:
             self.repair(repair)
 
     def about_path(self, path: str) -> Sequence[Finding]:
-        """Return the findings about a file, by its path as messages have it."""
+        """Return the findings about a file, by its path as in messages."""
         return self._about.get(("path", path), ())
 
     def about_file(self, data_file_id: int) -> Sequence[Finding]:
@@ -205,7 +206,7 @@ class Facts:
         return self._about.get(("data_file_id", data_file_id), ())
 
     def codes_of(self, table: TableFacts) -> AbstractSet[tuple[str, int | None]]:
-        """Return the codes of what was found about a table, each with the id of the column if it is about one."""
+        """Return the codes of findings about a table, each with the id of the column if it concerns one."""
         return self._codes.get(table.id, frozenset())
 
     def repair(self, repair: Repair) -> None:
@@ -213,11 +214,11 @@ class Facts:
         self._repairs[repair] = None
 
     def report_schema_missing(self, what: str, schema_id: int) -> None:
-        """Report a live object of a schema that is not there, which a repair opens again if the catalog still has its row."""
+        """Report a live object in a missing schema. A repair restores the schema if the catalog still has its row."""
         self.report("schema-missing", what, repair=self._reopening(schema_id))
 
     def _reopening(self, schema_id: int, below: frozenset[int] = frozenset()) -> ReopenSchema | None:
-        """Return the repair that takes back the drop of a schema, once its parents exist; None without a usable row of it."""
+        """Return the repair that undoes the drop of a schema, once its parents exist; None if it has no usable row."""
         if schema_id in self._reopened:
             return self._reopened[schema_id]
         rows = [row for row in self.every.rows("schema") if row.schema_id == schema_id]
@@ -240,7 +241,7 @@ class Facts:
         return found
 
     def _free_name(self, dropped: CatalogRow, parent: int | None) -> str:
-        """Return the name of a dropped schema, with a number where another schema has had it since."""
+        """Return the name of a dropped schema, with a number if another schema has used it since."""
         others = [row for row in self.every.rows("schema") if row.schema_id != dropped.schema_id]
         others = [row for row in others if getattr(row, "parent_schema_id", None) == parent]
         again = {folded(one.name) for one in self._reopened.values() if one.parent == parent}
@@ -252,13 +253,13 @@ class Facts:
         return next(f"{name}_{number}" for number in count(2) if folded(f"{name}_{number}") not in ever)
 
     def widened(self, table_id: int, column_id: int) -> WidenTableBounds | None:
-        """Return the table bounds that a repair would give a column, as far as was found until now."""
+        """Return the table bounds that a repair would set for a column, by the findings so far."""
         of_column = (one for one in self._repairs if isinstance(one, WidenTableBounds))
         return next((one for one in of_column if (one.table_id, one.column_id) == (table_id, column_id)), None)
 
     @property
     def repairs(self) -> list[Repair]:
-        """Return the repairs of all findings, each once. Table bounds are forgotten, not widened, where bounds of a file are wrong."""
+        """Return the repairs of all findings, each once. Table bounds are removed, not widened, if bounds of a file are wrong."""
         wrong = {(one.table_id, one.column_id) for one in self._repairs if isinstance(one, ForgetTableBounds)}
         for one in self._repairs:
             if isinstance(one, ForgetFileStatistics) and one.data_file_id in self.files:
@@ -280,7 +281,7 @@ class Facts:
         return join(self.info.data_path if table is None else table.path, row.path, row.path_is_relative is not False)
 
     def _schema_paths(self) -> dict[int, str]:
-        """Return paths of all schemas by id; one in a schema that is not there, or in itself, is named by its own name."""
+        """Return paths of all schemas by id. A schema in a missing schema, or in itself, has only its own name."""
         rows = {row.schema_id: row for row in self.every.rows("schema")}
 
         def path(number: int, below: frozenset[int]) -> str:
@@ -309,7 +310,7 @@ class Facts:
         return found
 
     def _lost_tables(self) -> set[int]:
-        """Return ids of tables that have columns and no usable row: an expiry forgets both, so that the row went in another way."""
+        """Return ids of tables that have columns but no usable row. An expiry deletes both, so the row was lost in another way."""
         return {row.table_id for row in self.every.rows("column")} - self.tables.keys()
 
     def _fill(self) -> None:

@@ -15,6 +15,7 @@ from ducklake_core.format.files.data_files import EncryptionKey
 from ducklake_core.format.files.name_mapping import path_value
 from ducklake_core.format.files.paths import file_key, has_writers_name, join, printable
 from ducklake_core.format.types.names import folded
+from ducklake_core.format.types.text import counted
 from ducklake_core.maintenance.check.facts import CatalogRow, Facts, TableFacts, is_live
 from ducklake_core.maintenance.check.repair import DropInlinedTable, ForgetInlinedDeletes, ForgetOrphans, Unschedule
 
@@ -22,9 +23,9 @@ _COLUMNS_CHANGE_UNKNOWN = {
     *("columns-missing", "column-twice", "columns-invalid", "columns-of-the-past"),
     *("lifetime-backwards", "snapshot-unknown", "table-twice"),
 }
-"""Faults of a table that hide when its columns changed."""
+"""Faults of a table that make the times of its column changes unknown."""
 TRANSIENT_ROW_IDS = 10**18
-"""DuckDB gives such ids to rows that one transaction inserts and updates; its next_row_id takes no notice of them."""
+"""DuckDB assigns such ids to rows that one transaction inserts and updates; its next_row_id does not count them."""
 
 
 def check_files(facts: Facts) -> None:
@@ -49,14 +50,14 @@ def _one_file(facts: Facts, row: CatalogRow, kind: str) -> None:
     where = {"path": printable(path), "data_file_id": row.data_file_id}
     what = f"{kind} file {row[0]}"
     if table is None:
-        facts.report("table-unknown", f"{what} is of table {row.table_id}", **where)
+        facts.report("table-unknown", f"{what} belongs to table {row.table_id}", **where)
         return
     try:
         facts.info.checked_location(path, what)
     except DuckLakeError as error:
         facts.report("path-forbidden", error.message, table=table, **where)
     if kind == "data" and _is_before(facts, table, row.begin_snapshot):
-        message = f"{what} begins at snapshot {row.begin_snapshot}, its table at {table.lives[0][0]}"
+        message = f"{what} begins at snapshot {row.begin_snapshot}, but its table at {table.lives[0][0]}"
         facts.report("lifetime-backwards", message, table=table, **where)
     numbers = {
         name: getattr(row, name) for name in ("record_count", "delete_count", "file_size_bytes", "row_id_start") if hasattr(row, name)
@@ -80,7 +81,7 @@ def _one_file(facts: Facts, row: CatalogRow, kind: str) -> None:
 
 
 def _is_before(facts: Facts, table: TableFacts, begin: int) -> bool:
-    """Return whether a row of a table is there at a snapshot before the table, and that snapshot is still there."""
+    """Return whether a row exists at a snapshot before its table, and that snapshot has not expired."""
     return facts.first_between(begin, table.lives[0][0]) is not None
 
 
@@ -98,10 +99,13 @@ def _delete_file(facts: Facts, row: CatalogRow) -> None:
         facts.report("delete-file-orphaned", what, table=table, **where)
     elif data.table_id != row.table_id:
         facts.report(
-            "delete-file-of-other-table", f"{what} is of table {row.table_id}, the data file of {data.table_id}", table=table, **where
+            "delete-file-of-other-table",
+            f"{what} belongs to table {row.table_id}, but the data file to {data.table_id}",
+            table=table,
+            **where,
         )
     elif row.begin_snapshot < data.begin_snapshot:
-        message = f"{what} begins at snapshot {row.begin_snapshot}, the data file at {data.begin_snapshot}"
+        message = f"{what} begins at snapshot {row.begin_snapshot}, but the data file at {data.begin_snapshot}"
         facts.report("lifetime-backwards", message, table=table, **where)
     elif row.delete_count > data.record_count or row.delete_count == 0:
         facts.report("delete-count", f"{what} deletes {row.delete_count} of {data.record_count} rows", table=table, **where)
@@ -118,7 +122,7 @@ def _named_twice(facts: Facts) -> None:
             code = "file-named-twice" if has_writers_name(path) and rows[0].mapping_id is None else "file-added-twice"
             ids = ", ".join(str(row.data_file_id) for row in rows)
             facts.report(
-                code, f"data files {ids} are one file", table=facts.table_of(rows[0]), path=printable(path), data_file_id=rows[1][0]
+                code, f"data files {ids} have the same path", table=facts.table_of(rows[0]), path=printable(path), data_file_id=rows[1][0]
             )
 
 
@@ -139,7 +143,7 @@ def _two_delete_files(facts: Facts) -> None:
 
 
 def _both_seen(facts: Facts, data: CatalogRow, deletes: list[CatalogRow]) -> tuple[CatalogRow, CatalogRow, int | None] | None:
-    """Return two delete files of a data file that one snapshot sees: two live ones (None), or else the first snapshot that sees two."""
+    """Return two delete files of a data file that one snapshot reads: two live ones (None), or the first snapshot with two."""
     live = [row for row in deletes if is_live(row, facts.newest) and is_live(data, facts.newest)]
     if len(live) > 1:
         return live[0], live[1], None
@@ -179,7 +183,7 @@ def _partitions(facts: Facts) -> None:
         wanted = sorted(keys.get(row.partition_id, ())) if row.partition_id is not None else []
         found = sorted(values.get(row.data_file_id, ()))
         if found != wanted:
-            what = f"data file {row.data_file_id} has values of keys {found} where {wanted} are expected"
+            what = f"data file {row.data_file_id} has values of partition keys {found}, but {wanted} are expected"
             facts.report("partition-values-incomplete", what, **where)
 
 
@@ -191,7 +195,7 @@ def _schema_versions(facts: Facts) -> None:
     numbers = {row.snapshot_id: row.schema_version for row in facts.every.rows("snapshot")}
     for table in facts.tables.values():
         known = begun[table.id]
-        # A migration from 0.2 knows only of snapshots that were there. Those of today were there then, or have come since.
+        # A migration from 0.2 records only the snapshots of that time. Current snapshots existed then, or were committed since.
         lost = [change for change in _changes_of_columns(table) if change in numbers and change not in known]
         if lost and not {code for code, _ in facts.codes_of(table)} & _COLUMNS_CHANGE_UNKNOWN:
             rows = ", ".join(f"({number}, {numbers[number]}, {table.id})" for number in lost)
@@ -199,12 +203,12 @@ def _schema_versions(facts: Facts) -> None:
             continue
         first = min((row.begin_snapshot for row in table.files.values() if is_live(row, facts.newest)), default=None)
         if first is not None and first < min(known, default=first + 1):
-            message = f"a file begins at snapshot {first}, the first version is of {min(known, default=None)}"
+            message = f"a file begins at snapshot {first}, but the first schema version at {min(known, default=None)}"
             facts.report("schema-version-unknown", message, table=table)
 
 
 def _changes_of_columns(table: TableFacts) -> list[int]:
-    """Return snapshots at which its columns became others, the first ones included; the drop of a table ends its columns, and is none."""
+    """Return snapshots at which its columns changed, including the first; the drop of a table, which ends its columns, does not count."""
     first = min((row.begin_snapshot for row, _ in table.history), default=0)
     seen = (change for change in table.changes if change >= first)
     return [change for change in seen if any(begin <= change and (end is None or change < end) for begin, end in table.lives)]
@@ -221,7 +225,7 @@ def check_inlined(facts: Facts) -> None:
             # It may be the only copy of its rows.
             continue
         repair = DropInlinedTable(name, table_id) if table_id not in facts.tables else None
-        message = "the catalog does not know its table" if repair else "it is not registered"
+        message = "the catalog does not contain its table" if repair else "it is not registered"
         facts.report("inlined-table-dead", f"{name}: {message}", table=facts.tables.get(table_id), repair=repair)
     lives: dict[tuple[int, int], list[tuple[int, int | None]]] = defaultdict(list)
     for row in facts.inlined_rows:
@@ -240,7 +244,7 @@ def check_inlined(facts: Facts) -> None:
             wrong["snapshot-unknown"][table_id] += 1
     for code, counts in wrong.items():
         for table_id, number in counts.items():
-            facts.report(code, f"{number} inlined rows", table=facts.tables[table_id])
+            facts.report(code, f"{counted(number, 'inlined row')}", table=facts.tables[table_id])
     _inlined_deletes(facts)
 
 
@@ -251,7 +255,9 @@ def _registrations(facts: Facts) -> None:
         if not _is_name_of(facts, name, table_id, version):
             facts.report("inlined-table-invalid", f"{name} is registered for table {table_id} and version {version}", table=table)
         elif number > 1:
-            facts.report("inlined-table-invalid", f"{name} is registered {number} times: DuckDB reads its rows as often", table=table)
+            facts.report(
+                "inlined-table-invalid", f"{name} is registered {number} times, so DuckDB reads its rows {number} times", table=table
+            )
 
 
 def _is_name_of(facts: Facts, name: str, table_id: int, version: int) -> bool:
@@ -280,10 +286,10 @@ def _inlined_deletes(facts: Facts) -> None:
         seen.add((row.file_id, row.row_id))
     for (code, table_id), files in counts.items():
         for number, count in files.items():
-            what, repair = f"{count} inlined deletes of data file {number}", None
+            what, repair = f"{counted(count, 'inlined delete')} of data file {number}", None
             if code == "inlined-delete-orphaned" and number in facts.files:
-                # It is unknown which of the two is wrong: that the file is of the other table, or that its deletes are here.
-                what += f", which is of table {facts.files[number].table_id}"
+                # It is unknown which of the two is wrong: the table of the file, or the table of its deletes.
+                what += f", which belongs to table {facts.files[number].table_id}"
             elif code == "inlined-delete-orphaned":
                 repair = ForgetInlinedDeletes(table_id, number)
             facts.report(code, what, table=facts.tables[table_id], data_file_id=number, repair=repair)
@@ -299,7 +305,7 @@ def check_schedule(facts: Facts) -> None:
         paths[key] += 1
         if key in needed and paths[key] == 1:
             repair = Unschedule(row.path, printable(path))
-            facts.report("scheduled-live", "a row of a data file or delete file names it", path=printable(path), repair=repair)
+            facts.report("scheduled-live", "a data file or delete file of the catalog has this path", path=printable(path), repair=repair)
         elif key not in needed and paths[key] == 2:
             facts.report("scheduled-twice", f"scheduled as {row.path}", path=printable(path))
 
@@ -314,23 +320,23 @@ def check_row_ids(facts: Facts, table: TableFacts, files: Iterable[CatalogRow]) 
     every = [row for row in files if row.row_id_start is not None and row.record_count > 0]
     for one, other in overlapping(every):
         what = (
-            f"data files {one.data_file_id} and {other.data_file_id} begin at row ids {one.row_id_start} and {other.row_id_start}, the "
-            f"first has {one.record_count} rows"
+            f"data files {one.data_file_id} and {other.data_file_id} begin at row ids {one.row_id_start} and {other.row_id_start}, but the "
+            f"first has {counted(one.record_count, 'row')}"
         )
         facts.report("row-ids-overlap", what, table=table, path=printable(facts.path_of(other)), data_file_id=other.data_file_id)
     following = facts.next_row_id(table)
     live = [row for row in every if is_live(row, facts.newest)]
     beyond = [row for row in live if following is not None and _end(row) > following]
     for row in beyond:
-        what = f"data file {row.data_file_id} ends at row id {_end(row) - 1}, the next one is {following}"
+        what = f"data file {row.data_file_id} ends at row id {_end(row) - 1}, but the table assigns {following} next"
         facts.report("row-id-beyond-next", what, table=table, path=printable(facts.path_of(row)), data_file_id=row.data_file_id)
 
 
 def overlapping(files: Iterable[CatalogRow]) -> Iterator[tuple[CatalogRow, CatalogRow]]:
-    """Yield files that give some snapshot a row id which an earlier file gives it too: one such earlier file, and the file.
+    """Yield pairs of files that share a row id at some snapshot: an earlier file, which begins at a lower row id, and the file.
 
-    Earlier is what begins at a lower row id. One pass in that order: merges leave as many files over the same row ids as there were merges,
-    each for snapshots of its own, and no two of them are compared.
+    Makes one pass in the order of row ids. Each merge leaves a further file over the same row ids, for other snapshots; these files are not
+    compared with each other.
     """
     taken = _TakenIds()
     for other in sorted(files, key=lambda row: (row.row_id_start, row.data_file_id)):
@@ -340,10 +346,10 @@ def overlapping(files: Iterable[CatalogRow]) -> Iterator[tuple[CatalogRow, Catal
 
 
 class _TakenIds:
-    """For each snapshot, the file among those added that goes furthest in row ids.
+    """For each snapshot, the added file with the highest row ids.
 
-    Snapshots between which nothing changes are one stretch: it begins at ``_begins[n]``, ends where the next one begins, and has the file
-    ``_files[n]``. Files are added in the order of their first row ids, so that one meets another where it begins before that one's end.
+    Snapshots without changes in between form one range: it begins at ``_begins[n]``, ends where the next one begins, and has the file
+    ``_files[n]``. Files are added in the order of their first row ids, so that a file overlaps another if it begins before its end.
     """
 
     def __init__(self) -> None:
@@ -351,7 +357,7 @@ class _TakenIds:
         self._files: list[CatalogRow | None] = [None, None]
 
     def add(self, row: CatalogRow) -> CatalogRow | None:
-        """Take in a file; gives one whose ids it has too at some snapshot."""
+        """Add a file. Return an earlier file that shares a row id with it at some snapshot, None if there is none."""
         begin, end = row.begin_snapshot, inf if row.end_snapshot is None else row.end_snapshot
         if end <= begin:
             return None
@@ -359,19 +365,19 @@ class _TakenIds:
         met = [one if one is not None and row.row_id_start < _end(one) else None for one in self._files[first:after]]
         one = next((one for one in met if one is not None), None)
         if one is None:
-            # Where everything is sound the stretches become one, so that each is checked once.
+            # Without faults the ranges are merged, so that each is checked once.
             self._begins[first:after], self._files[first:after] = [begin], [row]
         else:
             self._files[first:after] = [row if other is None or _end(other) < _end(row) else other for other in met]
         return one
 
     def _cut(self, snapshot: float) -> int:
-        """Return the place of the stretch that begins at a snapshot; what lies around it is cut in two there."""
-        place = bisect_left(self._begins, snapshot)
-        if self._begins[place] != snapshot:
-            self._begins.insert(place, snapshot)
-            self._files.insert(place, self._files[place - 1])
-        return place
+        """Return the index of the range that begins at a snapshot. The range around the snapshot is split there."""
+        index = bisect_left(self._begins, snapshot)
+        if self._begins[index] != snapshot:
+            self._begins.insert(index, snapshot)
+            self._files.insert(index, self._files[index - 1])
+        return index
 
 
 def _end(row: CatalogRow) -> int:
@@ -380,7 +386,7 @@ def _end(row: CatalogRow) -> int:
 
 
 def check_mappings(facts: Facts) -> None:
-    """Check the mappings that files name."""
+    """Check the mappings of files."""
     known = {(row.mapping_id, row.table_id) for row in facts.every.rows("column_mapping")}
     for row in facts.files.values():
         if row.mapping_id is not None and (row.mapping_id, row.table_id) not in known:
@@ -393,7 +399,7 @@ def check_mappings(facts: Facts) -> None:
 
 
 def wrong_mappings(facts: Facts) -> dict[tuple[int, int], str]:
-    """Return the faults of mappings that files name, by the ids of mapping and table; sound mappings are left out."""
+    """Return the faults of mappings of files, by the ids of mapping and table."""
     known = {(row.mapping_id, row.table_id): row for row in facts.every.rows("column_mapping")}
     columns = columns_of_mappings(facts)
     used = dict.fromkeys((row.mapping_id, row.table_id) for row in facts.files.values() if row.table_id in facts.tables)
@@ -411,7 +417,7 @@ def columns_of_mappings(facts: Facts) -> dict[int, list[CatalogRow]]:
 
 def _wrong(mapping: CatalogRow, columns: list[CatalogRow], ids: set[int]) -> str:
     if mapping.type != BY_NAME:
-        return f"is of the type {mapping.type!r}, of which only {BY_NAME!r} is known"
+        return f"has the type {mapping.type!r}; only {BY_NAME!r} is supported"
     if not columns:
         return "has no columns"
     unknown = sorted({row.target_field_id for row in columns} - ids, key=str)
@@ -419,13 +425,13 @@ def _wrong(mapping: CatalogRow, columns: list[CatalogRow], ids: set[int]) -> str
         return f"maps to column {unknown[0]}, which the table never had"
     around = {row.parent_column for row in columns if row.parent_column is not None} - {row.column_id for row in columns}
     if around:
-        return f"has a column below column {min(around)}, which it does not have"
+        return f"has a child of column {min(around)}, which it lacks"
     twice = [number for number, count in Counter(row.target_field_id for row in columns).items() if count > 1]
     return f"maps to column {twice[0]} twice" if twice else ""
 
 
 def misses_columns(columns: Iterable[CatalogRow], path: str, names: Iterable[str]) -> str:
-    """Return in words the first column of a mapping that a file lacks; empty when it has all.
+    """Return a description of the first column of a mapping that a file lacks; empty if it has all.
 
     Args:
         columns: Rows of the mapping.

@@ -1,4 +1,4 @@
-"""Findings of an integrity check: their codes, severity and remedies."""
+"""Codes, severity and remedies of the findings of an integrity check."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 Severity: TypeAlias = Literal["error", "warning", "notice"]
 _BACKUP = "restore the catalog from a backup, or repair the row by hand"
-_REPAIR = "a check with repair fixes it"
-_LOST = "put the file back from a backup, or delete its rows (docs/operations/recovery.md)"
+_REPAIR = "repair it with lake.check(repair=True)"
+_LOST = "restore the file from a backup, or delete its rows (docs/operations/recovery.md)"
 _REWRITE = "write the rows of the file again"
 
 CheckLevel: TypeAlias = Literal["catalog", "footers", "rows"]
@@ -24,14 +24,15 @@ CheckLevel: TypeAlias = Literal["catalog", "footers", "rows"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that is not as it must be.
+    """One fault of a lake.
 
     Attributes:
-        code: Stable name of what it is (docs/reference/check-findings.md lists all of them).
-        what: What is there, and what was expected.
-        table: ``schema.table`` that it is about, None for the lake or an unknown table.
-        path: The file that it is about.
-        data_file_id: Id of the data file; ``column_id`` is that of the column.
+        code: Stable name of the kind of fault (docs/reference/check-findings.md lists all of them).
+        what: Description, with the actual and the expected state.
+        table: ``schema.table``, None for the lake or an unknown table.
+        path: Path of the file.
+        data_file_id: Id of the data file.
+        column_id: Id of the column.
         is_repairable: Whether ``check(repair=True)`` repairs it.
     """
 
@@ -46,12 +47,12 @@ class Finding:
 
     @property
     def severity(self) -> Severity:
-        """``error``: rows are, or will be, wrong or unreadable; ``warning``: slow, or a danger for later; ``notice``: nothing is wrong."""
+        """``error``: rows are, or will be, wrong or unreadable; ``warning``: slow, or a risk; ``notice``: no action is necessary."""
         return CODES[self.code].severity
 
     @property
     def mend(self) -> str:
-        """Return the advice how to repair it."""
+        """Return the advice for repairing it."""
         return CODES[self.code].mend
 
     def __str__(self) -> str:
@@ -64,13 +65,14 @@ class CheckResult:
     """The outcome of a check.
 
     Attributes:
-        level: How deep it looked.
-        snapshot_id: The newest snapshot, at which it looked.
-        findings: Errors first.
-        tables: Live tables that were checked; ``files`` counts the data and delete files that the catalog names.
-        bytes_read: Bytes of the files of which rows were read.
-        repairs: What was repaired, in words; empty unless it was requested. Findings are those before the repair.
-        repair_snapshot_id: The snapshot that holds the repairs, None when there were none.
+        level: Level of the check.
+        snapshot_id: Id of the newest snapshot, which was checked.
+        findings: Faults before the repair, errors first.
+        tables: Number of live tables that were checked.
+        files: Number of data and delete files in the catalog.
+        bytes_read: Bytes of the files whose rows were read.
+        repairs: Descriptions of the repairs; empty unless requested.
+        repair_snapshot_id: Id of the snapshot of the repairs, None if there were none.
     """
 
     level: CheckLevel
@@ -94,7 +96,7 @@ class CheckResult:
 
     @property
     def errors(self) -> tuple[Finding, ...]:
-        """Findings by which rows are, or will be, wrong or unreadable."""
+        """Findings with severity ``error``."""
         return tuple(finding for finding in self.findings if finding.severity == "error")
 
     def __iter__(self) -> Iterator[Finding]:
@@ -104,17 +106,17 @@ class CheckResult:
         return len(self.findings)
 
     def __bool__(self) -> bool:
-        """Return True, as an empty result is a result too; :attr:`is_sound` is the verdict."""
+        """Return True, also without findings. Use :attr:`is_sound` to test for faults."""
         return True
 
     def lines(self) -> list[str]:
-        """Return each finding, each repair, and the sum, in words."""
+        """Return a line for each finding and repair, and a summary."""
         counts = Counter(finding.severity for finding in self.findings)
         summary = ", ".join(counted(counts[one], one) for one in ("error", "warning", "notice") if counts[one]) or "nothing found"
         depth = {"catalog": "the catalog alone", "footers": "catalog and footers", "rows": "catalog, footers and rows"}[self.level]
         last = f"{summary} in {counted(self.tables, 'table')} and {counted(self.files, 'file')} at snapshot {self.snapshot_id} ({depth})"
         repairs = [f"repaired: {one}" for one in self.repairs]
-        made = [f"the repairs are snapshot {self.repair_snapshot_id}"] if self.repair_snapshot_id is not None else []
+        made = [f"repairs were committed as snapshot {self.repair_snapshot_id}"] if self.repair_snapshot_id is not None else []
         return [*map(str, self.findings), *repairs, last, *made]
 
     def __str__(self) -> str:
@@ -144,87 +146,87 @@ class Code:
 
 CODES: dict[str, Code] = {
     # Rows of the catalog
-    "cell-invalid": Code("error", "a cell of the catalog holds what its column cannot", _BACKUP),
-    "cell-missing": Code("error", "a cell of the catalog is NULL that must not be", _BACKUP),
-    "snapshot-counters": Code("error", "the newest snapshot would give out ids that are taken", _BACKUP),
-    "snapshot-changes": Code("error", "what a snapshot changed cannot be read, so that concurrent commits of DuckDB fail", _BACKUP),
+    "cell-invalid": Code("error", "a cell of the catalog has an invalid value", _BACKUP),
+    "cell-missing": Code("error", "a required cell of the catalog is NULL", _BACKUP),
+    "snapshot-counters": Code("error", "the newest snapshot would assign ids that are in use", _BACKUP),
+    "snapshot-changes": Code("error", "the changes of a snapshot cannot be read, so that concurrent commits of DuckDB fail", _BACKUP),
     "snapshot-unknown": Code("error", "a row begins or ends at a snapshot that was never committed", _BACKUP),
     "lifetime-backwards": Code("error", "a row ends before it begins", _BACKUP),
-    "setting-twice": Code("error", "a setting of the lake, or an option of one scope, is there twice", "delete one of the rows"),
-    "option-scope": Code(
-        "error", "an option has a scope that DuckDB does not know, or of nothing, so that it cannot attach", "delete the row"
-    ),
+    "setting-twice": Code("error", "a setting of the lake, or an option of one scope, exists twice", "delete one of the rows"),
+    "option-scope": Code("error", "an option has an unknown or incomplete scope, so that DuckDB cannot attach the lake", "delete the row"),
     "hold-invalid": Code("warning", "a hold cannot be read, so that no snapshot expires", "delete its row of ducklake_metadata"),
     "hold-of-no-snapshot": Code(
         "warning",
-        "a hold is on a snapshot that was expired: DuckDB's expiry ignores holds",
+        "the snapshot of a hold has expired, because DuckDB's expiry ignores holds",
         "remove the hold (lake.holds.remove), or put it on another snapshot",
     ),
     "running-write-invalid": Code(
         "warning", "a row of a running write cannot be read, so that no orphan is deleted", "delete its row of ducklake_metadata"
     ),
-    "option-invalid": Code("warning", "an option has a value that it cannot have", "set the option again"),
+    "option-invalid": Code("warning", "an option has an invalid value", "set the option again"),
     # Schemas, tables, columns
     "name-twice": Code(
-        "error", "two schemas, or two tables, views or macros of a schema, have one name", "rename or drop one of them with DuckDB"
+        "error", "two schemas, or two tables, views or macros of a schema, have the same name", "rename or drop one of them with DuckDB"
     ),
-    "table-twice": Code("error", "a table is there twice at a snapshot", _BACKUP),
+    "table-twice": Code("error", "a table exists twice at a snapshot", _BACKUP),
     "schema-missing": Code(
         "error",
         "a table, view, macro or schema is in a schema that does not exist, so that DuckDB cannot attach the lake",
         f"if the schema was dropped, {_REPAIR}; otherwise {_BACKUP}",
     ),
     "columns-missing": Code("error", "a table has no columns, so that DuckDB cannot attach the lake", _BACKUP),
-    "column-twice": Code("error", "a table has two columns of one id or one name", _BACKUP),
-    "columns-invalid": Code("error", "the columns of a table make no schema", _BACKUP),
+    "column-twice": Code("error", "a table has two columns with the same id or name", _BACKUP),
+    "columns-invalid": Code("error", "the columns of a table do not form a schema", _BACKUP),
     "columns-of-the-past": Code(
-        "warning", "the columns of a table at an earlier snapshot make no schema, so that DuckDB cannot read it", "expire the snapshot"
+        "warning",
+        "the columns of a table at an earlier snapshot do not form a schema, so that DuckDB cannot read it",
+        "expire the snapshot",
     ),
-    "type-unknown": Code("error", "a column has a type that is not known, so that DuckDB cannot attach the lake", _BACKUP),
-    "default-invalid": Code("error", "a column has a default that is no value of its type: rows cannot be read or written", _BACKUP),
-    "view-invalid": Code("error", "the names of a view's columns cannot be read", "drop the view, and create it again"),
+    "type-unknown": Code("error", "a column has an unknown type, so that DuckDB cannot attach the lake", _BACKUP),
+    "default-invalid": Code("error", "the default of a column is not a value of its type: rows cannot be read or written", _BACKUP),
+    "view-invalid": Code("error", "the column names of a view cannot be read", "drop the view, and create it again"),
     "macro-invalid": Code("error", "a macro has no usable definition, so that DuckDB cannot attach the lake", _BACKUP),
-    "comment-twice": Code("warning", "a comment or tag is there twice", "delete one of the rows"),
+    "comment-twice": Code("warning", "a comment or tag exists twice", "delete one of the rows"),
     "dropped-table-alive": Code("warning", "files or columns of a dropped table are still live", _REPAIR),
     "partition-key-invalid": Code(
         "error",
-        "a partition key names no column of the table, no transform for it, or is there twice",
+        "a partition key has an unknown column, an unsupported transform, or exists twice",
         "set the partitioning again",
     ),
     "sort-order-invalid": Code(
-        "error", "the sort order of a table is none, twice there, or of no table", "set the sort order again (table.set_sorted_by)"
+        "error", "the sort order of a table is invalid, exists twice, or has no table", "set the sort order again (table.set_sorted_by)"
     ),
     "schema-version-missing": Code(
         "error",
-        "a change of columns has no schema version: DuckDB reads rows of the catalog by the columns of before, and cannot flush them",
-        "insert the rows into ducklake_schema_versions that the finding names",
+        "a change of columns has no schema version: DuckDB reads inlined rows with the earlier columns, and cannot flush them",
+        "insert the rows of the finding into ducklake_schema_versions",
     ),
-    "schema-version-unknown": Code(
-        "warning", "no schema version of the table is known for a file, by which DuckDB's compaction crashes", _BACKUP
-    ),
+    "schema-version-unknown": Code("warning", "a file has no schema version, so that DuckDB's compaction crashes", _BACKUP),
     # Files as the catalog has them
-    "table-unknown": Code("error", "a file or column is of a table that the catalog does not know", _BACKUP),
-    "file-numbers": Code("error", "counts, sizes or snapshots of a file cannot be", _BACKUP),
-    "file-named-twice": Code("error", "a file that a writer of DuckLake made is in the lake twice", "delete one of the rows"),
-    "file-added-twice": Code("warning", "a file that was added is in the lake twice, so are its rows", "delete the rows of one of them"),
+    "table-unknown": Code("error", "a file or column belongs to a table that the catalog does not contain", _BACKUP),
+    "file-numbers": Code("error", "counts, sizes or snapshots of a file are impossible", _BACKUP),
+    "file-named-twice": Code("error", "a file of a DuckLake writer is in the catalog twice", "delete one of the rows"),
+    "file-added-twice": Code(
+        "warning", "an added file is in the catalog twice, so its rows are duplicated", "delete the rows of one of them"
+    ),
     "path-forbidden": Code("error", "a file is outside of the paths that the lake may name", "see allowed_paths in docs/how-to/opening.md"),
-    "file-format-unknown": Code("warning", "a file has a format other than Parquet, as which it is read", _BACKUP),
+    "file-format-unknown": Code("warning", "a file is registered with another format than Parquet, but is read as Parquet", _BACKUP),
     "mapping-invalid": Code("error", "a column mapping maps to nothing, from nothing, or twice: values read as NULL", _BACKUP),
-    "mapping-unknown": Code("error", "a file has a column mapping that is not there", _BACKUP),
+    "mapping-unknown": Code("error", "a file has a column mapping that does not exist", _BACKUP),
     "mapping-missing": Code(
         "warning",
-        "a file has neither a column mapping nor field ids: values may read as those of other columns",
+        "a file has neither a column mapping nor field ids: its values may be assigned to other columns",
         "restore its mapping_id from a backup of the catalog, or write the rows of the file again",
     ),
     "encryption-key-missing": Code(
         "error", "a file of an encrypted lake has no usable key", "restore the key from a backup of the catalog"
     ),
     "partition-unknown": Code("error", "a file has partition keys that its table never had", _BACKUP),
-    "partition-values-incomplete": Code("error", "a file has not the partition values of its partition keys", _BACKUP),
-    "partition-values-wrong": Code("error", "rows of a file are not of the partition that it is in", _REWRITE),
-    "row-ids-overlap": Code("error", "two files hold rows of the same row ids", _REWRITE),
+    "partition-values-incomplete": Code("error", "a file lacks partition values of its partition keys", _BACKUP),
+    "partition-values-wrong": Code("error", "rows of a file do not belong to its partition", _REWRITE),
+    "row-ids-overlap": Code("error", "two files contain the same row ids", _REWRITE),
     "row-id-beyond-next": Code(
-        "error", "rows have ids that the table will give out again", "set next_row_id of ducklake_table_stats above them"
+        "error", "rows have ids that the table will assign again", "set next_row_id of ducklake_table_stats above them"
     ),
     "delete-files-two": Code(
         "error",
@@ -235,46 +237,48 @@ CODES: dict[str, Code] = {
         "warning", "a data file has two delete files at an earlier snapshot, at which DuckDB reads its rows twice", "expire the snapshot"
     ),
     "delete-file-orphaned": Code(
-        "warning", "a delete file is of a data file that the catalog does not know", "the next expiry that expires something schedules it"
+        "warning",
+        "a delete file belongs to a data file that the catalog does not contain",
+        "the next expiry that expires something schedules it",
     ),
-    "delete-file-of-other-table": Code("error", "a delete file and its data file are of different tables", _BACKUP),
+    "delete-file-of-other-table": Code("error", "a delete file and its data file belong to different tables", _BACKUP),
     "delete-format-unknown": Code("error", "a delete file has an unsupported format", _BACKUP),
-    "delete-count": Code("error", "a delete file deletes no rows, or more than there are", _BACKUP),
+    "delete-count": Code("error", "a delete file deletes no rows, or more than the data file has", _BACKUP),
     # Statistics
-    "statistics-orphaned": Code("warning", "statistics or partition values are of a file that the catalog does not know", _REPAIR),
-    "statistics-column-unknown": Code("warning", "statistics of a file are of a column that its table never had", _REPAIR),
-    "statistics-table-wrong": Code("warning", "statistics of a file are of another table than the file", _REPAIR),
+    "statistics-orphaned": Code("warning", "statistics or partition values belong to a file that the catalog does not contain", _REPAIR),
+    "statistics-column-unknown": Code("warning", "statistics of a file belong to a column that its table never had", _REPAIR),
+    "statistics-table-wrong": Code("warning", "statistics of a file belong to another table than the file", _REPAIR),
     "statistics-twice": Code("error", "a file has two rows of statistics for one column", _REPAIR),
     "statistics-counts": Code(
-        "error", "the counts of values and NULLs of a column are not those of its file, so that filters lose rows", _REPAIR
+        "error", "the counts of values and NULLs of a column differ from its file, so that filters lose rows", _REPAIR
     ),
-    "statistics-invalid": Code("error", "the bounds of a column of a file are no values, or the wrong way round", _REPAIR),
-    "statistics-narrow": Code("error", "the bounds of a column leave out values of its file, so that filters lose rows", _REPAIR),
+    "statistics-invalid": Code("error", "the bounds of a column of a file are invalid, or the lower is above the upper", _REPAIR),
+    "statistics-narrow": Code("error", "the bounds of a column exclude values of its file, so that filters lose rows", _REPAIR),
     "table-statistics-missing": Code(
         "error", "a table with rows has no statistics, so that row ids begin at 0 again", "restore the row of ducklake_table_stats"
     ),
     "table-statistics-twice": Code("error", "a table has two rows of statistics", "delete the one with the smaller next_row_id"),
-    "table-statistics-stale": Code("warning", "the statistics of a table count fewer rows than there are", _REPAIR),
-    "table-statistics-orphaned": Code("warning", "statistics are of a table that the catalog does not know", _REPAIR),
-    "table-bounds-invalid": Code("error", "the bounds of a column of a table are no values, twice there, or of no column", _REPAIR),
-    "table-bounds-narrow": Code("error", "the statistics of a column of a table leave out what is there: DuckDB loses rows", _REPAIR),
+    "table-statistics-stale": Code("warning", "the statistics of a table count too few rows", _REPAIR),
+    "table-statistics-orphaned": Code("warning", "statistics belong to a table that the catalog does not contain", _REPAIR),
+    "table-bounds-invalid": Code("error", "the bounds of a column of a table are invalid, exist twice, or have no column", _REPAIR),
+    "table-bounds-narrow": Code("error", "the statistics of a column of a table exclude existing values: DuckDB loses rows", _REPAIR),
     "table-bounds-unknown": Code(
         "warning", "a column of a table has no bounds although it has values: DuckDB's next insert makes them too narrow", _REPAIR
     ),
     # Rows in the catalog
     "inlined-table-missing": Code(
-        "error", "a table of inlined rows is registered and not there", "unregister it, or restore it from a backup"
+        "error", "a registered table of inlined rows does not exist", "unregister it, or restore it from a backup"
     ),
     "inlined-table-invalid": Code(
-        "error", "a table of inlined rows is registered twice, or for what its name is not of", "delete the row, or one of the rows"
+        "error",
+        "a table of inlined rows is registered twice, or for another table than its name states",
+        "delete the row, or one of the rows",
     ),
-    "inlined-table-dead": Code(
-        "warning", "a table of inlined rows or deletes is there that nothing reads", "drop it; " + _REPAIR + " where that is safe"
-    ),
+    "inlined-table-dead": Code("warning", "an unused table of inlined rows or deletes exists", "drop it; if that is safe, " + _REPAIR),
     "inlined-row-twice": Code("error", "an inlined row is visible twice at a snapshot", _BACKUP),
     "inlined-delete-beyond": Code("error", "the catalog deletes rows that a file does not have", _BACKUP),
     "inlined-delete-orphaned": Code(
-        "warning", "the catalog deletes rows of a file that the table does not have", _REPAIR + " where no table has it"
+        "warning", "the catalog deletes rows of a file that the table does not have", "if no table has the file, " + _REPAIR
     ),
     "inlined-delete-twice": Code(
         "error",
@@ -283,29 +287,29 @@ CODES: dict[str, Code] = {
     ),
     # Schedule and objects in the store
     "scheduled-live": Code("error", "a file that the lake needs is scheduled for deletion", _REPAIR),
-    "scheduled-twice": Code("notice", "a file is scheduled for deletion twice", "nothing: cleanup copes"),
+    "scheduled-twice": Code("notice", "a file is scheduled for deletion twice", "no action is necessary: cleanup handles it"),
     "orphaned-file": Code(
-        "notice", "a file of a DuckLake writer is below the data path that the catalog does not name", "lake.delete_orphaned_files()"
+        "notice", "a file of a DuckLake writer below the data path is not in the catalog", "delete it with lake.delete_orphaned_files()"
     ),
-    "foreign-file": Code("notice", "a file that is none of the lake's is below its data path", "move it, or leave it"),
+    "foreign-file": Code("notice", "a file of another program is below the data path", "move it, or ignore the finding"),
     # Footers
-    "file-missing": Code("error", "a file that the catalog names is not there", _LOST),
-    "file-unreachable": Code("error", "the store does not give a file", "check the store, the permissions and the credentials"),
+    "file-missing": Code("error", "a file of the catalog is missing", _LOST),
+    "file-unreachable": Code("error", "a file cannot be read from the store", "check the store, the permissions and the credentials"),
     "file-size": Code("error", "the size of a file differs from the catalog", _LOST),
     "footer-unreadable": Code("error", "the footer of a file cannot be read", _LOST),
     "footer-size": Code("error", "the footer size of a file differs from the catalog, so that DuckDB cannot read it", _BACKUP),
     "record-count": Code("error", "the number of rows of a file differs from the catalog", _LOST),
     "row-group-count": Code("warning", "the number of row groups of a file differs from the catalog", _BACKUP),
-    "file-differs": Code("error", "the bounds of columns are of another file than the one that is there", _LOST),
-    "row-ids-missing": Code("error", "a file neither holds row ids nor has a first one", _REWRITE),
+    "file-differs": Code("error", "the bounds of columns belong to another file than the one in the store", _LOST),
+    "row-ids-missing": Code("error", "a file neither contains row ids nor has a first one in the catalog", _REWRITE),
     "snapshot-ids-missing": Code("error", "a file with rows of several snapshots lacks the snapshot ids of its rows", _REWRITE),
     # Rows
-    "rows-unreadable": Code("error", "rows of a file, or of the catalog, cannot be read", _LOST),
-    "delete-file-invalid": Code("error", "a delete file is not one of its data file", _BACKUP),
-    "row-id-twice": Code("error", "two visible rows of a table have one row id", _REWRITE),
-    "null-not-allowed": Code("error", "a column that is NOT NULL holds NULLs", "give the rows a value by an update"),
+    "rows-unreadable": Code("error", "rows of a file, or inlined rows, cannot be read", _LOST),
+    "delete-file-invalid": Code("error", "a delete file belongs to another data file", _BACKUP),
+    "row-id-twice": Code("error", "two visible rows of a table have the same row id", _REWRITE),
+    "null-not-allowed": Code("error", "a NOT NULL column contains NULLs", "set a value in these rows with an update"),
     "value-out-of-range": Code(
-        "error", "a row holds a value that the column's type does not have, such as a time of 25:00", "give the rows a value by an update"
+        "error", "a row contains a value outside the range of its type, such as the time 25:00", "set a value in these rows with an update"
     ),
-    "snapshot-ids-wrong": Code("error", "a file holds rows of later snapshots than in the catalog", _REWRITE),
+    "snapshot-ids-wrong": Code("error", "a file contains rows of later snapshots than the catalog states", _REWRITE),
 }

@@ -1,4 +1,4 @@
-"""Checks of files against the catalog, by their sizes and footers; no row is read."""
+"""Compare files with the catalog, by their sizes and footers. No row is read."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from ducklake_core.format.files.data_files import ROW_ID_FIELD_ID, SNAPSHOT_ID_F
 from ducklake_core.format.files.paths import file_key, file_name, has_writers_name, join, printable
 from ducklake_core.format.files.statistics import truncate_bounds
 from ducklake_core.format.types.data_types import FLOATS, Field
+from ducklake_core.format.types.text import counted
 from ducklake_core.maintenance.check.facts import CatalogRow, Facts, TableFacts
 from ducklake_core.maintenance.check.files import check_row_ids, columns_of_mappings, misses_columns, wrong_mappings
 from ducklake_core.maintenance.check.repair import ForgetFileStatistics
@@ -37,7 +38,7 @@ _FILES_PER_ROUND = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FooterResult:
-    """Facts from the end of a file; ``code`` and ``problem`` are set where it cannot be read."""
+    """Facts from the footer of a file; ``code`` and ``problem`` are set if it cannot be read."""
 
     size: int | None = None
     footer_size: int | None = None
@@ -47,12 +48,12 @@ class FooterResult:
 
 
 class FooterChecks:
-    """Opens every file that the catalog names.
+    """Opens every file of the catalog.
 
     Args:
-        facts: The catalog, which takes the findings.
-        database: For statistics, which are read file by file.
-        storage: The store.
+        facts: Rows of the catalog; collects the findings.
+        database: The catalog's database, for statistics, which are read file by file.
+        storage: Opens the store.
         progress: Progress callback.
     """
 
@@ -62,19 +63,19 @@ class FooterChecks:
         self._storage = storage
         self._progress = progress
         self.unusable: set[tuple[str, int]] = set()
-        """Files ("data_file" or "delete_file", id) of which no row can be read."""
+        """Files ("data_file" or "delete_file", id) whose rows cannot be read."""
         self._counting: dict[int, list[CatalogRow]] = {}
         self._mappings = columns_of_mappings(facts)
         self._wrong_mappings = wrong_mappings(facts)
 
     def run(self) -> None:
-        """Check all files, then list what else is below the data path."""
+        """Check all files, then list other files below the data path."""
         self._data_files()
         self._delete_files()
         known = len(self._facts.findings)
         for table_id, rows in self._counting.items():
             check_row_ids(self._facts, self._facts.tables[table_id], rows)
-        # Some of them were found in the catalog alone.
+        # Some faults were found in the catalog already.
         earlier = set(self._facts.findings[:known])
         self._facts.findings[known:] = [one for one in self._facts.findings[known:] if one not in earlier]
         self._report_other_files()
@@ -134,27 +135,29 @@ class FooterChecks:
             return FooterResult(code="file-unreachable", problem=error.message)
 
     def _same(self, row: CatalogRow, found: FooterResult, kind: str, count: str) -> bool:
-        """Compare size, footer and count of a file with its row; False where its columns mean nothing."""
+        """Compare size, footer and count of a file with its row. Return False if its columns cannot be compared."""
         facts, what = self._facts, f"{kind} file {row[0]}"
         where: dict[str, Any] = {"path": printable(facts.path_of(row)), "data_file_id": row.data_file_id, "table": facts.table_of(row)}
         if found.code is not None:
             self.unusable.add((f"{kind}_file", row[0]))
-            # What is wrong with its place or its key is known already.
+            # Faults of its path or its key have been reported.
             if not any(one.code in ("path-forbidden", "encryption-key-missing") for one in facts.about_path(where["path"])):
                 facts.report(found.code, f"{what}: {found.problem}", **where)
             return False
         if found.size != row.file_size_bytes:
-            facts.report("file-size", f"{what} has {found.size} bytes, the catalog says {row.file_size_bytes}", **where)
+            facts.report("file-size", f"{what} has {found.size:,} bytes, but the catalog states {row.file_size_bytes:,}", **where)
         if found.footer_size is not None and row.footer_size not in (None, found.footer_size):
-            facts.report("footer-size", f"{what} has a footer of {found.footer_size} bytes, the catalog says {row.footer_size}", **where)
+            facts.report(
+                "footer-size", f"{what} has a footer of {found.footer_size:,} bytes, but the catalog states {row.footer_size:,}", **where
+            )
         if found.footer is None:
             return False
         number = getattr(row, count)
         if found.footer.record_count != number:
-            # Of what follows nothing would fit; positions in a delete file are checked all the same.
+            # Nothing else would match; positions in a delete file are still checked.
             self.unusable.update({("data_file", row[0])} if kind == "data" else ())
             code = "record-count" if kind == "data" else "delete-count"
-            facts.report(code, f"{what} holds {found.footer.record_count} rows, the catalog says {number}", **where)
+            facts.report(code, f"{what} contains {counted(found.footer.record_count, 'row')}, but the catalog states {number:,}", **where)
             return False
         return True
 
@@ -171,25 +174,25 @@ class FooterChecks:
             else:
                 self._counting.setdefault(table.id, []).append(row)
         is_partial = row.partial_max is not None and row.partial_max > row.begin_snapshot
-        # Earlier versions of the catalog may say it themselves.
+        # Earlier versions of the catalog may store it themselves.
         if SNAPSHOT_ID_FIELD_ID not in ids and is_partial and self._database.layout is None:
             self._facts.report("snapshot-ids-missing", f"{what} has rows of snapshots up to {row.partial_max}", **where)
         groups = getattr(row, "row_group_count", None)
         if groups is not None and groups != len(found.footer.row_groups):
-            problem = f"{what} has {len(found.footer.row_groups)} row groups, the catalog says {groups}"
+            problem = f"{what} has {counted(len(found.footer.row_groups), 'row group')}, but the catalog states {groups}"
             self._facts.report("row-group-count", problem, **where)
         if row.mapping_id is not None:
             names = [column.name for column in columns]
             problem = misses_columns(self._mappings.get(row.mapping_id, ()), self._facts.path_of(row), names)
             if problem:
-                self._facts.report("mapping-invalid", f"{what}: {problem}, which mapping {row.mapping_id} names", **where)
+                self._facts.report("mapping-invalid", f"{what}: {problem}, which mapping {row.mapping_id} requires", **where)
             is_wrong = any(one.code == "mapping-invalid" for one in self._facts.about_file(row.data_file_id))
             if is_wrong or (row.mapping_id, row.table_id) in self._wrong_mappings:
                 self.unusable.add(("data_file", row.data_file_id))
         else:
             bare = [repr(column.name) for column in columns if column.field_id is None]
             if bare:
-                problem = f"{what} has no mapping, and no field id of {', '.join(bare)}: all of its columns are read by position"
+                problem = f"{what} has no mapping, and no field id for {', '.join(bare)}: all of its columns are read by position"
                 self._facts.report("mapping-missing", problem, **where)
             self._bounds(table, row, found.footer, columns, statistics)
 
@@ -222,7 +225,7 @@ class FooterChecks:
             if narrow:
                 report_statistics(self._facts, "statistics-narrow", f"column {wanted.name!r}: {narrow}", table, row, wanted.id)
             elif is_top and None not in (one.null_count, problem.null_count) and one.null_count != problem.null_count:
-                text = f"column {wanted.name!r}: {one.null_count} NULLs, the footer says {problem.null_count}"
+                text = f"column {wanted.name!r}: the catalog counts {one.null_count:,} NULLs, but the footer {problem.null_count:,}"
                 report_statistics(self._facts, "statistics-counts", text, table, row, wanted.id)
 
     def _report_other_files(self) -> None:
@@ -263,7 +266,7 @@ def _leaves(columns: Iterable[ForeignColumn], *, is_top: bool = True) -> Iterato
 
 
 def enclosed(row: CatalogRow, held: tuple[str | None, str | None], leaf: Any) -> str:
-    """Return in words how the bounds of the catalog leave out those of the file; empty when they do not, or when it is unknown."""
+    """Return a message if the bounds of the catalog exclude values of the file; empty if they do not, or if it is unknown."""
     mine = bounds_of(row.min_value, row.max_value, leaf.type)
     its = bounds_of(*held, leaf.type)
     if mine is None or its is None or row.value_count == 0:
@@ -271,14 +274,14 @@ def enclosed(row: CatalogRow, held: tuple[str | None, str | None], leaf: Any) ->
     if any(is_cut(text, leaf.type) for text in (row.min_value, row.max_value, *held)):
         return ""
     if its[0] < mine[0] or its[1] > mine[1]:
-        return f"{row.min_value!r} to {row.max_value!r}, the file holds {held[0]!r} to {held[1]!r}"
+        return f"{row.min_value!r} to {row.max_value!r}, but the file contains {held[0]!r} to {held[1]!r}"
     return ""
 
 
 def beyond(row: CatalogRow, held: tuple[str | None, str | None], leaf: Field) -> str:
-    """Return in words which bounds of the catalog no value of the file reaches; empty when both are reached, or when it is unknown.
+    """Return a message if no value of the file reaches a bound of the catalog; empty if both are reached, or if it is unknown.
 
-    Writers take bounds from the very file that they write. Where those of the file that is there end sooner, it is not that file.
+    Writers compute bounds from the file that they write. If the values of the file do not reach them, it is another file.
     """
     mine = bounds_of(row.min_value, row.max_value, leaf.type)
     # The bound of a long string may be short: "b" + 300 times "é" is cut to "c".
@@ -286,19 +289,19 @@ def beyond(row: CatalogRow, held: tuple[str | None, str | None], leaf: Field) ->
     its = bounds_of(kept.min_value, kept.max_value, leaf.type)
     if mine is None or its is None or row.value_count == 0 or (leaf.type in FLOATS and row.contains_nan is not False):
         return ""
-    # A string that is cut is no value of any file.
+    # A shortened string is not a value of the file.
     is_low = mine[0] < its[0] and not is_cut(row.min_value, leaf.type) and not _is_short(mine[0], its[0], leaf)
     is_high = mine[1] > its[1] and not is_cut(row.max_value, leaf.type) and not _is_short(mine[1], its[1], leaf)
-    return f"{row.min_value!r} to {row.max_value!r}, the file holds {held[0]!r} to {held[1]!r}" if is_low or is_high else ""
+    return f"{row.min_value!r} to {row.max_value!r}, but the file contains {held[0]!r} to {held[1]!r}" if is_low or is_high else ""
 
 
 def _is_short(bound: Any, held: Any, leaf: Field) -> bool:
-    """Return whether a bound is the short text of the FLOAT that is held: DuckDB leaves those where the column has become DOUBLE."""
+    """Return whether a bound is the short string of a FLOAT in the file. DuckDB keeps it when the column becomes DOUBLE."""
     return leaf.type in FLOATS and c_float(bound[1]).value == held[1]
 
 
 def report_other_file(facts: Facts, table: TableFacts, row: CatalogRow, wide: Iterable[tuple[Field, str]]) -> bool:
-    """Add a finding if bounds of a file are beyond its values (as :func:`beyond` says of each leaf); whether there are such."""
+    """Add a finding if values do not reach the bounds of a file (by :func:`beyond` for each leaf). Return whether there are any."""
     problems = [f"column {leaf.name!r}: {text}" for leaf, text in wide if text]
     if problems:
         path = printable(facts.path_of(row))

@@ -1,4 +1,4 @@
-"""Repair findings where that leaves every row of every snapshot unchanged."""
+"""Repair findings if that changes no row of any snapshot."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from ducklake_core.catalog.writing.repair import (
 )
 from ducklake_core.commit.request import CommitMessage, new_commit_id, stored_extra_info
 from ducklake_core.format.state import LakeInfo
+from ducklake_core.format.types.text import counted
 from ducklake_core.maintenance.groups import run_write
 
 
@@ -30,32 +31,32 @@ def carry_out(
     Args:
         database: The catalog's database.
         info: The lake's settings.
-        repairs: What to do.
-        checked_snapshot: The newest snapshot when the lake was checked.
-        commit: What the caller says about the snapshot of the repairs.
+        repairs: The repairs.
+        checked_snapshot: Id of the newest snapshot when the lake was checked.
+        commit: Author, message and extra_info of the snapshot.
 
     Returns:
-        What was done, in words, and the snapshot that holds it.
+        Descriptions of the repairs, and the id of their snapshot.
     """
 
     extra_info = commit.get("extra_info")
-    # A repair may be carried out again, as it finds nothing to do then: no commit id is needed to find it.
+    # A repeated repair finds nothing to do, so no commit id is needed.
     stored = None if extra_info is None else stored_extra_info(new_commit_id(), extra_info)
 
     def attempt() -> tuple[tuple[str, ...], int]:
         with database.write() as connection:
             moved = newest_snapshot_id(connection, database, info) != checked_snapshot
-            # Bounds that enclosed everything may not enclose what was committed since.
+            # The computed bounds may not include what was committed since.
             due = list(dict.fromkeys(_without_bounds(one) if moved else one for one in repairs))
-            message = commit.get("message") or f"repaired by a check: {len(due)} repairs"
+            message = commit.get("message") or f"repaired by a check: {counted(len(due), 'repair')}"
             snapshot = RepairSnapshot(author=commit.get("author"), message=message, extra_info=stored)
             number, left = apply_repairs(connection, database, info, _repairs(due), snapshot)
         with database.read() as connection:
-            # Where a table cannot be dropped within a transaction it may still be in use.
+            # If the database cannot drop tables within a transaction, the table may still be in use.
             left = replace(left, inlined=left.inlined | inlined_tables_there(connection, database))
         return tuple(str(one) for one in due if not _is_left(one, left)), number
 
-    return run_write(attempt, "mend the catalog")
+    return run_write(attempt, "repair the catalog")
 
 
 def _is_left(repair: Repair, left: Left) -> bool:
@@ -90,7 +91,7 @@ def _repairs(repairs: Iterable[Repair]) -> Repairs:
             case WidenTableBounds():
                 names = ("contains_null", "contains_nan", "min_value", "max_value")
                 where = {"table_id": repair.table_id, "column_id": repair.column_id}
-                # Whether a row has the new bounds as its values is not known.
+                # It is unknown whether a row has the new bounds as its values.
                 values = {name: getattr(repair, name) for name in names} | {"min_is_exact": None, "max_is_exact": None}
                 changes.append(UpdateRows(table="table_column_stats", where=where, values=values))
             case ForgetOrphans(table=name, owner=owner, key=key):
@@ -123,52 +124,52 @@ def _repairs(repairs: Iterable[Repair]) -> Repairs:
 
 @dataclass(frozen=True, slots=True)
 class ForgetFileStatistics:
-    """Forget the statistics of one column of a file: nothing is pruned by them any more."""
+    """Delete the statistics of one column of a file, so that the file is no longer pruned by them."""
 
     data_file_id: int
     column_id: int
 
     def __str__(self) -> str:
-        return f"forgot the statistics of column {self.column_id} of data file {self.data_file_id}"
+        return f"deleted the statistics of column {self.column_id} of data file {self.data_file_id}"
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetOrphans:
-    """Delete rows of a metadata table that belong to a file, or a table, that the catalog does not know."""
+    """Delete rows of a metadata table that belong to a file or table that the catalog does not contain."""
 
     table: str
     owner: str
     key: str
 
     def __str__(self) -> str:
-        return f"deleted the rows of ducklake_{self.table} that belong to nothing in ducklake_{self.owner}"
+        return f"deleted the rows of ducklake_{self.table} without a row in ducklake_{self.owner}"
 
 
 @dataclass(frozen=True, slots=True)
 class RaiseRecordCount:
-    """Count at least so many rows in the statistics of a table: the rows of all its files and of the catalog."""
+    """Raise the row count in the statistics of a table to the rows of all its files and inlined rows."""
 
     table_id: int
     record_count: int
 
     def __str__(self) -> str:
-        return f"table {self.table_id} counts at least {self.record_count} rows now"
+        return f"raised the row count of table {self.table_id} to {self.record_count:,}"
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetTableBounds:
-    """Forget the table-wide statistics of a column, for good: readers take a missing row for unknown."""
+    """Delete the table-wide statistics of a column permanently. Readers treat a missing row as unknown."""
 
     table_id: int
     column_id: int
 
     def __str__(self) -> str:
-        return f"forgot the table-wide statistics of column {self.column_id} of table {self.table_id}"
+        return f"deleted the table-wide statistics of column {self.column_id} of table {self.table_id}"
 
 
 @dataclass(frozen=True, slots=True)
 class WidenTableBounds:
-    """Give a column of a table statistics that enclose all of its files, those of earlier snapshots too."""
+    """Widen the statistics of a column of a table to include all of its files, including those of earlier snapshots."""
 
     table_id: int
     column_id: int
@@ -179,12 +180,12 @@ class WidenTableBounds:
 
     def __str__(self) -> str:
         bounds = f"{self.min_value!r} to {self.max_value!r}"
-        return f"the table-wide statistics of column {self.column_id} of table {self.table_id} are {bounds} now"
+        return f"widened the table-wide statistics of column {self.column_id} of table {self.table_id} to {bounds}"
 
 
 @dataclass(frozen=True, slots=True)
 class DropInlinedTable:
-    """Drop a table of inlined rows or deletes whose lake table the catalog does not know."""
+    """Drop a table of inlined rows or deletes whose lake table is not in the catalog."""
 
     name: str
     table_id: int
@@ -195,34 +196,35 @@ class DropInlinedTable:
 
 @dataclass(frozen=True, slots=True)
 class ForgetInlinedDeletes:
-    """Delete the inlined deletes of rows of a file that no table has: they hide nothing, until a file gets that number."""
+    """Delete the inlined deletes of a file that no table has. They would hide rows of a later file with that id."""
 
     table_id: int
     data_file_id: int
 
     def __str__(self) -> str:
-        return f"forgot the inlined deletes of data file {self.data_file_id} in table {self.table_id}, as no table has that file"
+        return f"deleted the inlined deletes of data file {self.data_file_id} in table {self.table_id}, because no table has that file"
 
 
 @dataclass(frozen=True, slots=True)
 class Unschedule:
-    """Take a file that the lake needs out of the schedule for deletion."""
+    """Remove a file that the lake needs from the schedule for deletion."""
 
     stored_path: str
     path: str
 
     def __str__(self) -> str:
-        return f"took {self.path} out of the schedule for deletion"
+        return f"removed {self.path} from the schedule for deletion"
 
 
 @dataclass(frozen=True, slots=True)
 class ReopenSchema:
-    """Take back the drop of a schema that still contains live tables, views, macros or schemas.
+    """Undo the drop of a schema that still contains live tables, views, macros or schemas.
 
     Attributes:
         ended: The snapshot that dropped it.
-        name: Its name from now on, at earlier snapshots too; ``path`` is that name below its parents.
-        parent: Id of the schema that contains it, None for a schema at the top.
+        name: Its new name, at earlier snapshots, too.
+        path: Path with the new name.
+        parent: Id of its parent schema, None for a top-level schema.
     """
 
     schema_id: int
@@ -232,7 +234,7 @@ class ReopenSchema:
     path: str
 
     def __str__(self) -> str:
-        return f"took back the drop of schema {self.path} at snapshot {self.ended}, as it is not empty"
+        return f"undid the drop of schema {self.path} at snapshot {self.ended}, because it is not empty"
 
 
 @dataclass(frozen=True, slots=True)

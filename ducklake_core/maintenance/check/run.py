@@ -1,4 +1,4 @@
-"""Checks a lake, level by level, and repairs what is safe to repair."""
+"""Check a lake, level by level, and repair what is safe to repair."""
 
 from __future__ import annotations
 
@@ -36,15 +36,17 @@ def check_lake(
     progress: ProgressMeter | None = None,
     commit: CommitMessage | None = None,
 ) -> CheckResult:
-    """Check a lake, and repair it on request. See ``DuckLake.check``."""
+    """Check a lake, and repair it on request; see ``DuckLake.check`` for the parameters."""
     if level not in get_args(CheckLevel):
-        raise UsageError(f"level must be one of {', '.join(get_args(CheckLevel))}, not {shown(level)}", parameter="level")
+        raise UsageError(f"Unknown level {shown(level)}. Choose {', '.join(get_args(CheckLevel))}", parameter="level")
     if repair:
         database.check_writable()
     meter, message = progress or ProgressMeter(), commit or CommitMessage()
     unused = [name for name, value in message.items() if value is not None and not repair]
     if unused:
-        raise UsageError(f"{unused[0]} is for the snapshot of a repair: ask for repair too, or leave it out", parameter=unused[0])
+        raise UsageError(
+            f"{unused[0]} applies only to the snapshot of a repair. Pass repair=True, or remove {unused[0]}", parameter=unused[0]
+        )
     # Before the lake is read for it.
     stored_extra_info(new_commit_id(), message.get("extra_info"))
     bytes_read = 0
@@ -54,11 +56,11 @@ def check_lake(
     except (CatalogUnavailableError, CatalogVersionError, NotALakeError):
         raise
     except CatalogError:
-        # A table of inlined rows may lack columns. Any other fault is met again.
+        # A table of inlined rows may lack columns. Any other fault is raised again.
         facts = _of_the_catalog(database, info, checks_columns=True)
     unreadable = any(cell.column is None for cell in facts.every.bad)
     files = len(facts.files) + len(facts.every.rows("delete_file"))
-    # Where DDL commits by itself, a table can vanish between two statements of one transaction. It is missing only if it is still
+    # If DDL commits implicitly, a table can disappear between two statements of one transaction. It is missing only if it is still
     # registered afterwards.
     if facts.inlined.missing and database.abilities.commits_at_ddl:
         with database.read() as connection:

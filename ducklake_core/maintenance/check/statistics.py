@@ -30,6 +30,7 @@ from ducklake_core.format.types.data_types import (
     Field,
 )
 from ducklake_core.format.types.schema import Schema
+from ducklake_core.format.types.text import counted
 from ducklake_core.format.values.arrow_cast import constant_array
 from ducklake_core.format.values.value_text import from_text, order_key, to_cast_text
 from ducklake_core.maintenance.check.facts import CatalogRow, Facts, TableFacts, is_live
@@ -48,7 +49,7 @@ _STRING_TYPES = (VARCHAR, JSON, BLOB)
 
 
 def check_statistics(facts: Facts) -> None:
-    """Check all statistics of files, then those of tables, which must enclose them."""
+    """Check all statistics of files, then those of tables, which must include them."""
     spans = _file_statistics(facts)
     _variant_statistics(facts)
     _table_statistics(facts)
@@ -56,7 +57,7 @@ def check_statistics(facts: Facts) -> None:
 
 
 def bounds_of(low: str | None, high: str | None, data_type: DataType) -> tuple[Any, Any] | None:
-    """Return both bounds as values that can be compared; None where one is unknown or they have no order.
+    """Return both bounds as comparable values; None if one is unknown or they have no order.
 
     Raises:
         DuckLakeError: A string that is not a value of the type.
@@ -67,7 +68,7 @@ def bounds_of(low: str | None, high: str | None, data_type: DataType) -> tuple[A
 
 
 def is_cut(text: str | None, data_type: DataType) -> bool:
-    """Return whether the bound of a file may have been cut, so that it is no value of the file."""
+    """Return whether the bound of a file may be shortened, so that it is not a value of the file."""
     length = 2 * BOUND_BYTES if data_type == BLOB else BOUND_BYTES
     return data_type in _STRING_TYPES and text is not None and len(text.encode()) >= length - 8
 
@@ -106,7 +107,7 @@ def _file_statistics(facts: Facts) -> dict[tuple[int, int], _Span]:
         unmapped = [row for row in rows if row.value_count and row.column_id not in mapped.get(data.mapping_id, {row.column_id})]
         if unmapped and (data.mapping_id, data.table_id) not in known_wrong:
             message = (
-                f"mapping {data.mapping_id} has no column {unmapped[0].column_id}, of which the file has {unmapped[0].value_count} values"
+                f"mapping {data.mapping_id} lacks column {unmapped[0].column_id}, but the file has {unmapped[0].value_count:,} values of it"
             )
             path = printable(facts.path_of(data))
             facts.report("mapping-invalid", message, table=table, path=path, data_file_id=number)
@@ -114,7 +115,7 @@ def _file_statistics(facts: Facts) -> dict[tuple[int, int], _Span]:
         for row in rows:
             leaf = table.leaf(row.column_id, data.begin_snapshot)
             if row.table_id is not None and row.table_id != data.table_id:
-                message = f"those of column {row.column_id} of data file {number} are of table {row.table_id}"
+                message = f"statistics of column {row.column_id} of data file {number} belong to table {row.table_id}"
                 _report(facts, "statistics-table-wrong", message, table, data, row.column_id)
             elif leaf is None:
                 if row.column_id not in table.column_ids:
@@ -143,14 +144,14 @@ def _by_file(facts: Facts) -> Iterator[tuple[int, list[CatalogRow]]]:
 
 
 def _one(facts: Facts, table: TableFacts, data: CatalogRow, row: CatalogRow, leaf: Field) -> bool:
-    """Return whether one row may be used for what follows."""
+    """Return whether a row can be used for further checks."""
     what = f"column {leaf.name!r} of data file {data.data_file_id}"
     counts = [count for count in (row.value_count, row.null_count) if count is not None]
     wrong = any(count < 0 for count in counts)
     is_top = leaf.id in table.top_ids
     if len(counts) == 2 and is_top and leaf.type not in _UNCOUNTED and sum(counts) != data.record_count:
         wrong = True
-    # Of leaves below lists and structs DuckDB counts NULLs more than once.
+    # DuckDB counts NULLs of leaves below lists and structs more than once.
     if is_top and row.value_count == 0 and row.min_value is not None and leaf.type not in _UNCOUNTED:
         wrong = True
     if wrong:
@@ -167,7 +168,14 @@ def _one(facts: Facts, table: TableFacts, data: CatalogRow, row: CatalogRow, lea
         _report(facts, "statistics-invalid", message, table, data, leaf.id)
         return False
     if bounds is not None and bounds[0] > bounds[1]:
-        _report(facts, "statistics-invalid", f"{what}: from {row.min_value!r} down to {row.max_value!r}", table, data, leaf.id)
+        _report(
+            facts,
+            "statistics-invalid",
+            f"{what}: the lower bound {row.min_value!r} is above the upper bound {row.max_value!r}",
+            table,
+            data,
+            leaf.id,
+        )
         return False
     return True
 
@@ -191,13 +199,13 @@ def _add(span: _Span, row: CatalogRow, leaf: Field) -> None:
         span.is_known = False
     else:
         span.bounds.append((row.min_value, row.max_value))
-        # Reduced now and then, so that memory does not grow with the number of files.
+        # Reduced regularly, so that memory does not grow with the number of files.
         if len(span.bounds) > 1000:
             span.bounds = [_united(span.bounds, leaf.type)] if _united(span.bounds, leaf.type) else span.bounds
 
 
 def _united(bounds: list[tuple[str, str]], data_type: DataType) -> Any:
-    """Return the widest of several bounds as strings; None when some are no values of the type."""
+    """Return the widest of several bounds as strings; None if some are not values of the type."""
     try:
         low = min((low for low, _ in bounds), key=lambda text: order_key(from_text(text, data_type)))
         high = max((high for _, high in bounds), key=lambda text: order_key(from_text(text, data_type)))
@@ -229,7 +237,9 @@ def _table_statistics(facts: Facts) -> None:
         if len(rows) > 1:
             facts.report("table-statistics-twice", f"{len(rows)} rows of ducklake_table_stats", table=table)
         elif not rows and (table.files or table.inlined) and table.is_live and table.id not in broken:
-            facts.report("table-statistics-missing", f"{len(table.files)} files and {table.inlined} inlined rows", table=table)
+            facts.report(
+                "table-statistics-missing", f"{counted(len(table.files), 'file')} and {counted(table.inlined, 'inlined row')}", table=table
+            )
         elif rows and any(number < 0 for number in (rows[0].record_count, rows[0].next_row_id, rows[0].file_size_bytes)):
             message = f"{rows[0].record_count} rows, {rows[0].file_size_bytes} bytes, next row id {rows[0].next_row_id}"
             facts.report("cell-invalid", f"ducklake_table_stats: {message}, none of which can be negative", table=table)
@@ -237,7 +247,7 @@ def _table_statistics(facts: Facts) -> None:
             net = sum(row.record_count for row in live_files(facts, table)) - deleted[table.id] + table.inlined_live
             if rows[0].record_count < net:
                 gross = sum(max(row.record_count, 0) for row in table.files.values()) + table.inlined
-                message = f"{rows[0].record_count} rows are counted, there are {net}"
+                message = f"the statistics count {counted(rows[0].record_count, 'row')}, but the table has {net:,}"
                 facts.report("table-statistics-stale", message, table=table, repair=RaiseRecordCount(table.id, gross))
 
 
@@ -264,7 +274,9 @@ def _table_bounds(facts: Facts, spans: Mapping[tuple[int, int], _Span]) -> None:
         leaf = table.last_leaf(column_id)
         forget = ForgetTableBounds(table_id, column_id)
         if len(found) > 1 or column_id not in table.column_ids:
-            what = f"column {column_id} is there {len(found)} times" if len(found) > 1 else f"the table never had a column {column_id}"
+            what = (
+                f"column {column_id} has {len(found)} rows of statistics" if len(found) > 1 else f"the table never had a column {column_id}"
+            )
             facts.report("table-bounds-invalid", what, table=table, column_id=column_id, repair=forget)
         elif leaf is not None:
             _one_bound(facts, table, found[0], leaf, spans.get((table_id, column_id), _Span()))
@@ -279,7 +291,9 @@ def _one_bound(facts: Facts, table: TableFacts, row: CatalogRow, leaf: Field, sp
         facts.report("table-bounds-invalid", f"{what} of type {leaf.type}: {error}", table=table, column_id=leaf.id, repair=forget)
         return
     if bounds is not None and bounds[0] > bounds[1]:
-        facts.report("table-bounds-invalid", f"{what}, which is downwards", table=table, column_id=leaf.id, repair=forget)
+        facts.report(
+            "table-bounds-invalid", f"{what}: the lower bound is above the upper bound", table=table, column_id=leaf.id, repair=forget
+        )
         return
     narrow = [message for message, is_so in (("NULLs", row.contains_null is False and span.has_null),) if is_so]
     if leaf.type in FLOATS and row.contains_nan is False and span.has_nan:
@@ -292,23 +306,23 @@ def _one_bound(facts: Facts, table: TableFacts, row: CatalogRow, leaf: Field, sp
             narrow.append(f"{united[0]!r} to {united[1]!r}")
     if narrow:
         repair = _widened(table, row, leaf, span, united) or forget
-        facts.report("table-bounds-narrow", f"{what}, but files hold {', '.join(narrow)}", table=table, column_id=leaf.id, repair=repair)
+        facts.report("table-bounds-narrow", f"{what}, but files contain {', '.join(narrow)}", table=table, column_id=leaf.id, repair=repair)
         gross = sum(max(one.record_count, 0) for one in table.files.values()) + table.inlined
-        # Otherwise DuckDB takes bounds of rows that were deleted for the least and greatest value.
+        # Otherwise DuckDB uses bounds of deleted rows as the smallest and largest value.
         facts.repair(RaiseRecordCount(table.id, gross))
     elif (row.min_value is None or row.max_value is None) and united is not None and not counts_nan and leaf.type != BLOB:
-        message = f"{what}, but files hold {united[0]!r} to {united[1]!r}"
+        message = f"{what}, but files contain {united[0]!r} to {united[1]!r}"
         facts.report("table-bounds-unknown", message, table=table, column_id=leaf.id, repair=forget)
 
 
 def _widened(table: TableFacts, row: CatalogRow, leaf: Field, span: _Span, united: Any) -> WidenTableBounds | None:
-    """Return statistics that enclose all files, where they are known of every file and no row is in the catalog."""
+    """Return statistics that include all files, if those of every file are known and there are no inlined rows."""
     is_complete = span.is_known and span.files == len(table.files) and not table.inlined
     if not is_complete or row.min_value is None or row.max_value is None or leaf.type == BLOB:
         return None
     types = {one.column_type.lower() for one, _ in table.history if one.column_id == leaf.id}
     if leaf.type in FLOATS and len(types) > 1:
-        # The short text of a FLOAT is no bound of a DOUBLE: 1.1 leaves out 1.10000002.
+        # The short string of a FLOAT is not a bound of a DOUBLE: 1.1 excludes 1.10000002.
         return None
     low, high = row.min_value, row.max_value
     if united is not None:
@@ -362,13 +376,16 @@ class PartitionValues:
             return
         if expected is not None and value not in expected:
             wanted = " or ".join(map(repr, sorted(expected, key=str)))
-            what = f"data file {data.data_file_id} is in {key.transform} of {leaf.name!r} {value!r}, but its statistics have {wanted}"
+            what = (
+                f"data file {data.data_file_id} is in partition {key.transform} of {leaf.name!r} {value!r}, but its statistics "
+                f"show {wanted}"
+            )
             path = printable(self._facts.path_of(data))
             self._facts.report("partition-values-wrong", what, table=table, path=path, data_file_id=data.data_file_id, column_id=leaf.id)
 
 
 def expected_values(transform: str, leaf: Field, row: CatalogRow) -> set[str | None] | None:
-    """Return values that a partition key can have by the statistics of its column; None when they do not determine it."""
+    """Return values that a partition key can have by the statistics of its column; None if they do not determine it."""
     name, buckets = parse_transform(transform)
     # DuckDB takes parts of the calendar in the zone of its session.
     if leaf.type in FLOATS or (name in ("year", "month", "day", "hour") and leaf.type == TIMESTAMPTZ):
@@ -378,7 +395,7 @@ def expected_values(transform: str, leaf: Field, row: CatalogRow) -> set[str | N
     if not row.value_count or row.min_value is None or row.max_value is None or len(row.min_value.encode()) >= BOUND_BYTES - 8:
         return None
     if row.null_count:
-        # NULL and a value in one file: no single value is right, but which is wrong is not known.
+        # NULL and a value in one file: no single value is right, but it is unknown which one is wrong.
         return set()
     low, high = (transformed(name, buckets, leaf, text) for text in (row.min_value, row.max_value))
     if row.min_value == row.max_value or name == "year" or name in EPOCH_TRANSFORMS:
@@ -387,7 +404,7 @@ def expected_values(transform: str, leaf: Field, row: CatalogRow) -> set[str | N
 
 
 def transformed(name: str, buckets: int | None, leaf: Field, text: str) -> str | None:
-    """Return the value of a partition key for a value as statistics have it."""
+    """Return the value of a partition key for a value from statistics."""
     column = replace(leaf, nullable=True, name="c")
     key = PartitionField(column_id=leaf.id, column="c", transform=name, buckets=buckets)  # type: ignore[arg-type]
     value = constant_array(to_cast_text(from_text(text, leaf.type), leaf.type), column, 1)

@@ -50,5 +50,5 @@ def test_a_gap_in_the_range_raises_unless_it_is_before_the_table(lake: DuckLake)
     lake.expire_snapshots(versions=[10, 11], min_age="0 days")
     assert [row["c"] for row in lake.table("late").insertions(5).to_arrow().to_pylist()] == [1, 2]
     assert lake.table("late").insertions(late).count() == 2
-    with pytest.raises(Exception, match=r"snapshot 11 was expired; begin at snapshot 12"):
+    with pytest.raises(Exception, match=r"snapshot 11 has expired. Begin at snapshot 12"):
         lake.table("t").changes(5).plan()

@@ -85,7 +85,7 @@ def test_upkeep(lake: DuckLake, run: Run) -> None:
 
 def test_keep_last_of_one_keeps_the_newest_snapshot(lake: DuckLake, run: Run) -> None:
     newest = lake.snapshot().id
-    assert "nothing says which snapshots to expire" in run("expire --min-age '0 days'", code=USAGE).stderr
+    assert "No snapshots are selected" in run("expire --min-age '0 days'", code=USAGE).stderr
     assert "give either versions" in run("expire --keep-last 1 --versions 1", code=USAGE).stderr
     assert f"snapshot {newest - 1}: planned, forget it" in run("plan checkpoint --keep-last 1 --min-age '0 days'").stdout
     assert f"expired {newest} snapshots" in run("expire --keep-last 1 --min-age '0 days'").stdout
@@ -110,8 +110,8 @@ def test_upkeep_of_rows(lake: DuckLake, run: Run) -> None:
     assert re.search(r"^main\.m +flushed 2 inlined rows to 1 file *$", told, re.MULTILINE)
     assert told.splitlines()[-1].startswith("nothing to do: main.t (")
     assert re.search(r"^main\.m +rewrote 2 files \(\S+ KiB\) into 1 \(", run("rewrite m --delete-threshold 0.5").stdout, re.MULTILINE)
-    assert run("flush m 'x*'").stdout.splitlines() == ["x*: no table matches it", "nothing to do: main.m (nothing of it is inlined)"]
-    assert run("flush --schema other").stdout == "nothing to do: other.u (nothing of it is inlined)\n"
+    assert run("flush m 'x*'").stdout.splitlines() == ["x*: no table matches it", "nothing to do: main.m (it has no inlined data)"]
+    assert run("flush --schema other").stdout == "nothing to do: other.u (it has no inlined data)\n"
     assert "between 0 and 1" in run("rewrite --delete-threshold 7", code=USAGE).stderr
     planned = answer(run("checkpoint --dry-run --json"))
     assert planned["verbs"][0]["verb"] == "flush_inlined_data"
@@ -215,7 +215,7 @@ def test_doctor_while_the_files_of_a_table_go(lake: DuckLake, run: Run, monkeypa
 
 
 def test_metrics_are_one_form(lake: DuckLake, run: Run) -> None:
-    assert "have one of that name already (--label)" in run("health --openmetrics --label table=x", code=USAGE).stderr
+    assert "is already used by the samples" in run("health --openmetrics --label table=x", code=USAGE).stderr
     assert "either --openmetrics or --json" in run("health --openmetrics --json", code=USAGE).stderr
 
 

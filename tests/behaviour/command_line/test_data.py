@@ -160,7 +160,7 @@ def test_options(lake: DuckLake, run: Run) -> None:
 
 def test_holds(lake: DuckLake, run: Run) -> None:
     assert run("hold add audit --at 2").stdout == "audit holds snapshot 2\n"
-    assert "already; choose another name, or move it with replace (--replace)" in run("hold add audit --at 3", code=FAILED).stderr
+    assert "Choose another name, or move it with replace (--replace)" in run("hold add audit --at 3", code=FAILED).stderr
     run("hold add audit --at 3 --replace")
     assert answer(run("hold add later --until '2099-01-01 00:00:00+00:00' --json"))["snapshot_id"] == 4
     assert [(one["name"], one["snapshot_id"]) for one in answer(run("hold list --json"))] == [("audit", 3), ("later", 4)]

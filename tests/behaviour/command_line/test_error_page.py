@@ -23,7 +23,7 @@ ORDERS = pa.table({"id": pa.array([1, 2], pa.int64()), "country": ["DE", "FR"]})
 # Messages that need many writers: their words between the values are compared with the code.
 WORDS_IN_COMMITTER = {
     "commit": ("was written for snapshot", "and cannot be written again"),
-    "commit-retries-exhausted": ("against other writers or an unreachable catalog; nothing was changed. Run it again, or let fewer",),
+    "commit-retries-exhausted": ("because other writers committed first or the catalog was unreachable. Nothing was changed.",),
 }
 
 

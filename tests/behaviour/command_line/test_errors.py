@@ -38,7 +38,7 @@ from tests.support.command import Run
         ("expire --versions x", USAGE, "must be ids"),
         ("expire --older-than soon --min-age 0d", USAGE, "'soon' is neither an age ('7 days') nor a time"),
         ("expire --older-than 2026-01-01", USAGE, "write 2026-01-01 00:00:00+00:00 for UTC"),
-        ("check --level deep", USAGE, "level must be one of"),
+        ("check --level deep", USAGE, "Unknown level"),
         ("health --label x", USAGE, "name=value"),
         ("health --label lake=x", USAGE, "--label is for the samples of --openmetrics"),
         ("health --label lake=x --label lake=y", USAGE, "--label lake is given twice"),

@@ -74,7 +74,7 @@ def test_tables_of_a_round(lake: DuckLake, run: Run) -> None:
     assert len([one for one in told if re.match(r"merge_adjacent_files main.u\d: planned, merge small files", one)]) == 6
     assert any(re.match(r"\.\.\. 2 more: merge_adjacent_files, planned \(4 files, 80 rows", one) for one in told)
     assert told[-1] == "steps: 8 planned, 26 skipped"
-    assert "... 2 more tables of which files are merged" in run("plan merge").stdout.splitlines()
+    assert "... 2 more tables with merged files" in run("plan merge").stdout.splitlines()
     done = run("merge").stdout.splitlines()
     assert len([one for one in done if re.match(r"main\.u\d +merged 2 files \(.*\) into 1 \(", one)]) == 8
     assert done[-1].startswith("nothing to do: 3 tables (")

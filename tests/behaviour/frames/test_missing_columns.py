@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 COLUMNS = {"k": "int64", "a": "varchar", "b": "float64", "c": "int32"}
 DEFAULT = 7
-LACKS = r"the data lacks columns 'a', 'b' of main\.t, .* missing_columns='null'"
+LACKS = r"The data lacks columns 'a', 'b' of main\.t, .* missing_columns='null'"
 
 
 def new_lake(address: LakeAddress, **how: Any) -> DuckLake:

@@ -76,13 +76,17 @@ def test_a_lake_is_loaded_by_its_name(tmp_path: Path, monkeypatch: pytest.Monkey
     [
         (FILE, {"DUCKLAKE_SALES__CATALOGUE": SECRET}, "catalogue.*did you mean 'catalog'"),
         (FILE, {"DUCKLAKE_SALES__READ_ONLY": SECRET}, "read_only.*must be true or false"),
-        (FILE, {f"DUCKLAKE_SALES__STORAGE_OPTIONS__S3__{one}": SECRET for one in ("KEY", "KEY__X")}, "belongs below one that has a value"),
+        (
+            FILE,
+            {f"DUCKLAKE_SALES__STORAGE_OPTIONS__S3__{one}": SECRET for one in ("KEY", "KEY__X")},
+            "below another variable that already has a value",
+        ),
         (f'[lakes.sales]\nkatalog = "{SECRET}"\n', {}, "did you mean 'catalog'"),
         (f'[lakes.sales]\ncatalog = ["{SECRET}"]\n', {}, "catalog in .* must be a string"),
         (f'[lakes.sales]\ncatalog = "x"\nstorage_options = "{SECRET}"\n', {}, "must be tables"),
-        (f'lakes = "{SECRET}"\n', {}, r"must be tables: \[lakes.name\]"),
+        (f'lakes = "{SECRET}"\n', {}, r"must define lakes as tables: \[lakes.name\]"),
         (f'[lakes.sales]\ndata_path = "{SECRET}"\n', {}, "has no catalog"),
-        (f"[lakes.sales]\ncatalog = {SECRET}\n", {}, "is no TOML"),
+        (f"[lakes.sales]\ncatalog = {SECRET}\n", {}, "is not valid TOML"),
     ],
 )
 def test_mistakes_are_named_without_their_values(tmp_path: Path, text: str, variables: dict[str, str], message: str) -> None:
@@ -96,7 +100,7 @@ def test_mistakes_are_named_without_their_values(tmp_path: Path, text: str, vari
 def test_an_unknown_lake_name_suggests_similar_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "ducklake.toml").write_text(FILE)
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(NotFoundError, match=r"no lake 'sale' \(did you mean 'sales'\?\).*DUCKLAKE_SALE__CATALOG"):
+    with pytest.raises(NotFoundError, match=r"Lake 'sale' is not defined \(did you mean 'sales'\?\).*DUCKLAKE_SALE__CATALOG"):
         load_lake("sale")
     for wrong in ("", 5, None):
         with pytest.raises(UsageError, match="name"):

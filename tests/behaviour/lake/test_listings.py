@@ -215,7 +215,7 @@ def test_unreadable_catalog_strings_raise(sqlite_address: LakeAddress) -> None:
         connection.execute(tables["macro_impl"].update().values(type="other"))
     with pytest.raises(CatalogCorruptError, match=r"column names .* of view main\.v"):
         lake.views()
-    with pytest.raises(CatalogCorruptError, match=r"macro main\.m is neither scalar nor table: 'other'"):
+    with pytest.raises(CatalogCorruptError, match=r"Macro main\.m has the type 'other'"):
         lake.macros()
 
 

@@ -48,5 +48,5 @@ def test_unknown_options_raise(small: DuckLake) -> None:
             small.unset_option(setting)
     with pytest.raises(NotFoundError):
         small.unset_option("target_file_size", table="nothing")
-    with pytest.raises(UsageError, match="not to both"):
+    with pytest.raises(UsageError, match="cannot be combined"):
         small.unset_option("target_file_size", table="t", schema="main")

@@ -135,7 +135,7 @@ def test_unpartitioned_data_raises(small: DuckLake) -> None:
         small.table("t").overwrite(START, partitions="in_data")
     with pytest.raises(UsageError, match="where or partitions"):
         small.table("t").overwrite(START, partitions="in_data", where="n = 1")
-    with pytest.raises(UsageError, match="belongs to overwrite"):
+    with pytest.raises(UsageError, match="applies only to mode='overwrite'"):
         small.write("t", START, partitions="in_data")
     with pytest.raises(UsageError, match="'in_data' or a list"):
         small.table("t").overwrite(START, partitions="all")

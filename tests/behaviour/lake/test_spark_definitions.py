@@ -45,7 +45,7 @@ def test_few_rows_are_inlined_on_request(spark: SparkSession, small: DuckLake, s
         table.overwrite(few, where="k = 2", inline=True)
     done = table.overwrite(few.where("k = 2"), where="k = 2", inline=True)
     assert (done.rows_inlined, done.rows_deleted) == (1, 2)
-    with pytest.raises(UnsupportedFeatureError, match="upserts from a Spark DataFrame"):
+    with pytest.raises(UnsupportedFeatureError, match="upsert from a Spark DataFrame"):
         table.upsert(few, on=["k"], inline=True)
     assert small.write("arrow", pa.table({"a": [1]}), inline=False).files_added == 1
     assert table.append(few.where("false"), inline=True).committed is False

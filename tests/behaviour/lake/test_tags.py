@@ -100,7 +100,7 @@ def test_invalid_tags_raise(small: DuckLake) -> None:
     small.create_view("w", "SELECT 1 AS a")
     with pytest.raises(NotFoundError, match="no table or view nothing"):
         small.set_tag("nothing", "k", "v")
-    with pytest.raises(UnsupportedFeatureError, match=r"columns of view main.w cannot have comments: lakes of version 1.0"):
+    with pytest.raises(UnsupportedFeatureError, match=r"Columns of view main.w cannot have comments, because lakes of version 1.0"):
         small.set_comment("w", "v", column="a")
     # DuckDB could not attach the lake any more.
     with pytest.raises(UnsupportedFeatureError, match="cannot have the tag 'k'"):

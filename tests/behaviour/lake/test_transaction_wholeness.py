@@ -23,7 +23,7 @@ def test_a_schema_with_views_or_macros_stays(small: DuckLake, sqlite_address: La
     with attached(sqlite_address) as duck:
         duck.run("CREATE SCHEMA s", "CREATE VIEW s.v AS SELECT 1 AS one", "CREATE SCHEMA m", "CREATE MACRO m.plus(x) AS x + 1")
     for schema in ("s", "m"):
-        with pytest.raises(UsageError, match="drop them first"):
+        with pytest.raises(UsageError, match="Drop these first"):
             small.drop_schema(schema)
     with attached(sqlite_address) as duck:
         assert duck.value("SELECT one FROM s.v") == 1
@@ -34,11 +34,11 @@ def test_a_schema_is_not_dropped_under_what_the_transaction_puts_into_it(small: 
     small.create_table("s.old", COLUMNS)
     with small.transaction() as tx:
         tx.create_table("s.new", COLUMNS)
-        with pytest.raises(UsageError, match="has old, new in it"):
+        with pytest.raises(UsageError, match="contains old, new"):
             tx.drop_schema("s")
     with small.transaction() as tx:
         tx.append("s.new", pa.table({"x": [1]}))
-        with pytest.raises(UsageError, match="drop them first"):
+        with pytest.raises(UsageError, match="Drop these first"):
             tx.drop_schema("s")
     with small.transaction() as tx:
         tx.drop_table("s.new")
@@ -57,9 +57,9 @@ def test_a_schema_is_not_dropped_under_what_the_transaction_puts_into_it(small: 
 def test_a_failed_call_deletes_nothing_when_its_error_is_caught(small: DuckLake) -> None:
     small.write("t", pa.table({"x": [1, 2]}))
     with small.transaction() as tx:
-        with pytest.raises(UsageError, match="outside"):
+        with pytest.raises(UsageError, match="does not satisfy"):
             tx.overwrite("t", pa.table({"x": [5]}), where="x = 1")
-        with pytest.raises(UsageError, match="outside"):
+        with pytest.raises(UsageError, match="does not satisfy"):
             tx.write("new", pa.table({"x": [5]}), mode="overwrite", where="x = 1")
         tx.append("t", pa.table({"x": [7]}))
     assert values(small, "t") == [1, 2, 7]

@@ -90,7 +90,7 @@ def test_ages_are_of_the_whole_lake(sqlite_address: LakeAddress) -> None:
         assert duck.rows("SELECT snapshot_id FROM ducklake_expire_snapshots('lake', dry_run => true)") == []
     lake = DuckLake.connect(sqlite_address.url)
     step = next(step for step in lake.checkpoint(dry_run=True).skipped_steps if step.verb == "expire_snapshots")
-    assert "set for schemas or tables alone" in step.reason
+    assert "set only for schemas or tables" in step.reason
     for name, value in (("expire_older_than", "1 day"), ("delete_older_than", "1 day"), ("require_commit_message", True)):
         with pytest.raises(UsageError, match=f"option {name} applies to the whole lake"):
             lake.set_option(name, value, table="t")

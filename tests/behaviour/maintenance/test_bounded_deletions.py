@@ -41,7 +41,7 @@ def test_files_to_delete_are_bounded(lake: DuckLake) -> None:
                 assert len(result.files) == (4 if left else 2)
                 assert result.left == ((("beyond max_files", left),) if left else ())
                 assert [(step.reason, step.files) for step in result.skipped_steps] == [*result.left]
-                assert result.lines()[-1].endswith("2 beyond max_files" if left else "0 not old enough")
+                assert result.lines()[-1].endswith("2 beyond max_files" if left else "0 too young")
             assert [step.target for step in done.steps] == [step.target for step in plan.steps]
         with pytest.raises(UsageError, match="max_files must be at least 1"):
             operation(**ANY_AGE, max_files=0)

@@ -130,7 +130,7 @@ def test_a_file_that_is_still_named_is_kept(lake_address: LakeAddress, is_relati
     result = clean(lake_address, older_than=NOW, min_age=NOW)
     assert len(result.files) == len(paths)
     assert [file.path for file in result.kept] == [lake_address.data_path + alive]
-    assert "still names it" in result.kept[0].reason
+    assert "still contains it" in result.kept[0].reason
     with attached(lake_address) as duck:
         assert duck.value("SELECT count(*) FROM alive") == 10
 
@@ -159,7 +159,7 @@ def test_outside_of_the_data_path_only_names_of_a_lake(lake_address: LakeAddress
     result = clean(lake_address, older_than=NOW, min_age=NOW)
     for done in (plan, result):
         assert sorted(file.path for file in done.kept) == sorted(map(str, outside))
-        assert all("allowed_paths must name its place" in file.reason for file in done.kept)
+        assert all("add its directory to allowed_paths" in file.reason for file in done.kept)
         assert not {file.path for file in done.files} & set(map(str, outside))
     assert all(file.exists() for file in outside)
     allowed = DuckLake.connect(lake_address.url, allowed_paths=str(outside[1]))
@@ -228,7 +228,7 @@ def test_a_live_file_is_kept_whatever_its_path_is_made_of(sqlite_address: LakeAd
     for path in (f"/{file}", f"{tmp_path}/link/{alive}", f"{tmp_path}/near/{file.name}", f"file://localhost{file}"):
         add_to_schedule(sqlite_address, path, is_relative=False)
         plan = clean(sqlite_address, older_than=NOW, min_age=NOW, dry_run=True)
-        assert [(one.path, "still names it" in one.reason) for one in plan.kept] == [(path, True)]
+        assert [(one.path, "still contains it" in one.reason) for one in plan.kept] == [(path, True)]
         assert [one.path for one in clean(sqlite_address, older_than=NOW, min_age=NOW).kept] == [path]
         assert file.exists()
         forgotten, _ = opened(sqlite_address)

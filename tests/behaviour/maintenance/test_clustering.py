@@ -76,7 +76,7 @@ def test_a_table_sorted_by_an_expression_is_not_merged(sqlite_address: LakeAddre
         duck.run(*(f"INSERT INTO t SELECT range FROM range({n}, {n + 5})" for n in range(3)))
     lake = DuckLake.connect(sqlite_address.url)
     (table,) = lake.merge_adjacent_files("t").tables
-    assert (table.files_merged, table.skipped) == (0, "it is sorted by k, (k % 10), which only DuckDB's SQL can evaluate")
+    assert (table.files_merged, table.skipped) == (0, "only DuckDB can evaluate its sort order k, (k % 10)")
     lake.close()
 
 
@@ -113,7 +113,7 @@ def test_clustering_by_two_columns(sqlite_address: LakeAddress, options: str, sm
     assert (planned.gain.columns, planned.gain.files) == (("a", "b"), planned.files)
     assert planned.gain.touched > 15
     assert planned.gain.touched_after < 6
-    assert "touches" in plan.steps[0].reason
+    assert "reads" in plan.steps[0].reason
     (done,) = lake.rewrite_data_files("t", cluster_by=["a", "b"]).tables
     (group,) = done.groups
     assert group.gain is not None
@@ -177,7 +177,7 @@ def test_unsupported_clusterings_raise(small: DuckLake) -> None:
     small.write("t", pa.table({**rows, **{f"c{n}": [n] for n in range(8)}}), inline=False)
     small.create_table("h", {"h": "hugeint", "u": "uhugeint"})
     for column in ("h", "u"):
-        with pytest.raises(UnsupportedFeatureError, match=f"cannot cluster by column '{column}'"):
+        with pytest.raises(UnsupportedFeatureError, match=rf"Column '{column}' .* cannot be used in cluster_by"):
             small.rewrite_data_files("h", cluster_by=[column])
     with pytest.raises(UsageError, match="table"):
         small.rewrite_data_files(cluster_by=["a"])
@@ -187,7 +187,7 @@ def test_unsupported_clusterings_raise(small: DuckLake) -> None:
         small.rewrite_data_files("t", cluster_by=["a", *(f"c{n}" for n in range(8))])
     with pytest.raises(NotFoundError, match="nothing"):
         small.rewrite_data_files("t", cluster_by=["nothing"])
-    with pytest.raises(UnsupportedFeatureError, match="cannot cluster by column 'l'"):
+    with pytest.raises(UnsupportedFeatureError, match=r"Column 'l' .* cannot be used in cluster_by"):
         small.rewrite_data_files("t", cluster_by=["l"])
 
 
@@ -258,7 +258,7 @@ def test_a_merge_clusters_within_its_file(sqlite_address: LakeAddress, small_run
         with pytest.raises(error):
             lake.merge_adjacent_files(**wrong, dry_run=True)
     (plan,) = lake.merge_adjacent_files("t", cluster_by=["c", "b"], dry_run=True).tables
-    assert plan.groups[0].endswith("; a range of c or b touches 4.0 of 4 files, and 3.2 of 10 row groups when they are clustered")
+    assert plan.groups[0].endswith("; a range of c or b reads 4.0 of 4 files, and 3.2 of 10 row groups after clustering")
     done = lake.merge_adjacent_files("t", cluster_by=["c", "b"])
     assert (done.failures, done.files_created) == ((), 1)
     assert done.tables[0].groups == plan.groups

@@ -82,10 +82,10 @@ def test_readers_pin_what_they_read(lake: DuckLake) -> None:
         assert for_ever.until is None
     with pytest.raises(UsageError, match="at_most"):
         lake.holds.pinned(at_most="soon")
-    with pytest.raises(UsageError, match="at_most must be above zero"), lake.holds.pinned(at_most=_ZERO):
-        raise AssertionError("such a hold would hold nothing")
+    with pytest.raises(UsageError, match=r"at_most is .* must be positive"), lake.holds.pinned(at_most=_ZERO):
+        raise AssertionError("the hold must not be created")
     for negative in (timedelta(microseconds=-1), timedelta.min):
-        with pytest.raises(UsageError, match="at_most must not be negative"):
+        with pytest.raises(UsageError, match=r"at_most .* must not be negative"):
             lake.holds.pinned(at_most=negative)
 
 
@@ -97,7 +97,7 @@ def test_a_failing_reader_raises_its_own_error(lake: DuckLake, monkeypatch: pyte
     with pytest.raises(RuntimeError, match="reader failed") as caught, lake.holds.pinned(reader="report"):
         raise RuntimeError("reader failed")
     (note,) = caught.value.__notes__
-    assert note == f"the hold {lake.holds.list()[0].name!r} is still there, as it could not be removed: the server is down"
+    assert note == f"Hold {lake.holds.list()[0].name!r} could not be removed and still exists: the server is down"
     with pytest.raises(CatalogUnavailableError), lake.holds.pinned():
         pass
     assert len(lake.holds.list()) == 2
@@ -133,7 +133,7 @@ def test_duckdb_is_not_disturbed(lake: DuckLake, lake_address: LakeAddress) -> N
 
 def test_holds_end_and_are_moved(lake: DuckLake) -> None:
     newest = lake.snapshot().id
-    with pytest.raises(UsageError, match="over already"):
+    with pytest.raises(UsageError, match="is in the past"):
         lake.holds.add("q", newest - 1, until=datetime(2020, 1, 1, tzinfo=UTC))
     with pytest.raises(NotFoundError):
         lake.holds.add("q", newest + 1)
@@ -142,7 +142,7 @@ def test_holds_end_and_are_moved(lake: DuckLake) -> None:
     held = lake.holds.add("q", newest - 1, until=datetime.now(UTC) + timedelta(hours=1))
     # The same again is no other hold; another snapshot is.
     assert lake.holds.add("q", newest - 1, until=held.until) == held
-    with pytest.raises(AlreadyExistsError, match="replace=True"):
+    with pytest.raises(AlreadyExistsError, match="move it with replace"):
         lake.holds.add("Q", newest - 2)
     lake.holds.add("Q", newest - 2, replace=True)
     assert [(hold.name, hold.snapshot_id, hold.until) for hold in lake.holds.list()] == [("Q", newest - 2, None)]
@@ -157,7 +157,7 @@ def test_holds_end_and_are_moved(lake: DuckLake) -> None:
     # The hold has kept the snapshot as long as it should.
     assert lake.check().by_code == {}
     lake.holds.remove("soon")
-    with pytest.raises(NotFoundError, match="no hold 'soon'"):
+    with pytest.raises(NotFoundError, match="Hold 'soon' does not exist"):
         lake.holds.remove("soon")
     lake.holds.remove("soon", if_exists=True)
     assert lake.holds.add("newest").snapshot_id == newest
@@ -173,7 +173,7 @@ def test_a_hold_that_cannot_be_read_stops_expiry(lake: DuckLake, value: str) -> 
     with lake.database.write() as connection:
         connection.execute(update(metadata).where(metadata.c.key == "ducklake_core.hold:q").values(value=value))
         connection.execute(insert(metadata), {"key": "ducklake_core.hold", "value": "an option", "scope": None, "scope_id": None})
-    with pytest.raises(CatalogCorruptError, match=r"'q'.*nothing is expired"):
+    with pytest.raises(CatalogCorruptError, match=r"No snapshot was expired.*'q'"):
         lake.expire_snapshots(older_than=_ZERO, min_age=_ZERO)
     assert [finding.code for finding in lake.check().findings] == ["hold-invalid"]
 

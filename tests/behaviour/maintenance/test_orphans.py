@@ -69,7 +69,7 @@ def test_only_unreferenced_files_are_deleted(lake_address: LakeAddress) -> None:
     assert {Path(file.path) for file in plan.files} == doomed
     assert (plan.too_young, plan.bytes, plan.kept) == (1, 4 * 11, ())
     assert all(file.exists() for file in doomed)
-    assert "would delete 4 orphaned files (44 B), 0 kept, 0 failed, 1 not old enough" in str(plan)
+    assert "would delete 4 orphaned files (44 B), 0 kept, 0 failed, 1 too young" in str(plan)
     done = lake.delete_orphaned_files()
     assert {Path(file.path) for file in done.files} == doomed
     assert files_on_disk(lake_address) == living | {str(file.relative_to(data)) for file in (young, foreign)}
@@ -147,7 +147,7 @@ def test_a_long_write_whose_files_were_swept_commits_nothing(
                 other.close()
 
     if is_swept:
-        with pytest.raises(StorageError, match="were deleted, so nothing was committed"):
+        with pytest.raises(StorageError, match="disappeared before the commit"):
             write()
     else:
         write()

@@ -87,7 +87,7 @@ def test_a_store_without_upload_listings(sqlite_address: LakeAddress, s3: S3Serv
         assert [file.path for file in done.files] == [path]
         if rejected == "list_multipart_uploads":
             assert "is not allowed" in str(done.uploads_unknown)
-            assert "unfinished uploads were not looked for" in str(done)
+            assert "unfinished uploads could not be listed" in str(done)
             assert not done.uploads
         else:
             assert done.uploads_unknown is None

@@ -81,7 +81,7 @@ def test_rows_that_the_catalog_can_no_longer_hold(twins: Twins) -> None:
         tx.update("t", {"b": "'u'"}, where="a IN (1, 3)")
         scan = tx.table("t").scan()
         tx.rename_column("t", "a", "row_id")
-        with pytest.raises(UsageError, match="make it again"):
+        with pytest.raises(UsageError, match="Create the scan again"):
             scan.to_arrow()
         assert read(tx.table("t")) == ["(1, 'u')", "(2, 'b2')", "(3, 'u')", "(4, 'b4')"]
         tx.delete("t", "row_id = 4")

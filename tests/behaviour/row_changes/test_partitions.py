@@ -155,6 +155,6 @@ def test_invalid_partitions_raise(small: DuckLake) -> None:
         table.overwrite(data, where="c = 'ua'", partitions=[whole])
     with pytest.raises(UsageError, match="has no partition keys"):
         small.table("plain").overwrite(data, partitions=[whole])
-    with pytest.raises(UsageError, match="belongs to overwrite"):
+    with pytest.raises(UsageError, match="applies only to mode='overwrite'"):
         small.write("t", data, partitions=[whole])
     assert small.snapshot().id == 2

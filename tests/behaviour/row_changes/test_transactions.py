@@ -203,7 +203,7 @@ def test_rows_that_were_read_are_not_planned_again(twins: Twins) -> None:
         ("own", ("CREATE TABLE own (a INTEGER, g VARCHAR)",)),
         ("third", ("DROP TABLE third",)),
     ):
-        with pytest.raises(CommitConflictError, match=rf"read rows of main\.{read}, which others have changed"):
+        with pytest.raises(CommitConflictError, match=rf"read rows of main\.{read}, which another writer has changed"):
             updating(read, *changed)
         assert duck.value("SELECT count(*) FROM t WHERE g = 'new'") == 1
         duck.run("DELETE FROM t WHERE g = 'new'", "DROP TABLE IF EXISTS own")

@@ -201,7 +201,7 @@ def test_invalid_statements_raise(lake: DuckLake, caplog: pytest.LogCaptureFixtu
         with pytest.raises((UnsupportedFeatureError, UsageError), match=message):
             lake.sql(statement)
     assert not caplog.records
-    with pytest.raises(UsageError, match="at is for queries"):
+    with pytest.raises(UsageError, match="at applies only to queries"):
         lake.sql("DELETE FROM t", at=1)
     with pytest.raises(UsageError, match="commits nothing"):
         lake.sql("SELECT 1", message="x")

@@ -48,7 +48,7 @@ def test_columns_of_views_have_comments(lake_address: LakeAddress) -> None:
 def test_columns_of_views_on_1_0(small: DuckLake) -> None:
     small.write("t", pa.table({"a": [1]}))
     small.create_view("v", "SELECT a FROM t")
-    with pytest.raises(UnsupportedFeatureError, match=r"columns of view main\.v cannot have comments: lakes of version 1\.0"):
+    with pytest.raises(UnsupportedFeatureError, match=r"Columns of view main\.v cannot have comments, because lakes of version 1\.0"):
         small.set_comment("v", "x", column="a")
     small.rename_view("v", "w")
     small.drop_view("w")

@@ -83,7 +83,7 @@ def test_every_snapshot_shows_the_same_afterwards(lake_address: LakeAddress) -> 
     assert (done.steps, done.former, done.version) == (plan.steps, "1.0", "1.1")
     assert lake.migrate("1.1").steps == ()
     assert everything(lake) == everything(DuckLake.connect(lake_address.url)) == before
-    with pytest.raises(UnsupportedFeatureError, match="no way back"):
+    with pytest.raises(UnsupportedFeatureError, match="cannot be migrated back"):
         lake.migrate("1.0")
     lake.write("t", pa.table({"a": [7], "text": ["x"]}))
     assert lake.table("t").scan(where="a = 7").count() == 1
@@ -157,7 +157,7 @@ def test_the_development_version_becomes_1_1(lake_address: LakeAddress) -> None:
     lake = DuckLake.connect(lake_address.url)
     assert lake.info.version == "1.1-dev1"
     assert everything(lake) == before
-    with pytest.raises(CatalogVersionError, match=r"brings it to 1\.1"):
+    with pytest.raises(CatalogVersionError, match=r"migrate it to version 1\.1"):
         lake.write("t", pa.table({"a": [1]}))
     lake.migrate()
     assert lake.info.version == "1.1"
@@ -187,7 +187,7 @@ def test_a_missing_table_of_inlined_rows_raises(lake_address: LakeAddress) -> No
     with lake.database.write() as connection:
         connection.execute(text("DROP TABLE ducklake_inlined_data_1_1"))
     before = catalog_rows(lake)
-    with pytest.raises(UnsupportedFeatureError, match="registered, but not there"):
+    with pytest.raises(UnsupportedFeatureError, match="registered, but does not exist"):
         lake.migrate("1.1")
     assert catalog_rows(lake) == before
 
@@ -235,7 +235,7 @@ def test_an_interrupted_migration_goes_on(lake_address: LakeAddress, monkeypatch
     with pytest.raises(CatalogVersionError, match=r"1\.0-to-1\.1"):
         other.create_schema("s")
     found = DuckLake.connect(lake_address.url)
-    with pytest.raises(CatalogVersionError, match=r"lake\.migrate\(\), or ducklake migrate, brings it to 1\.1"):
+    with pytest.raises(CatalogVersionError, match=r"migrate it to version 1\.1 with lake\.migrate\(\) or the command ducklake migrate"):
         found.create_schema("s")
     assert found.migrate().version == "1.1"
     assert everything(found) == before
@@ -297,7 +297,7 @@ def test_clients_of_the_earlier_version_raise_and_lose_nothing(lake_address: Lak
         old.snapshots,
     ]
     for call in calls:
-        with pytest.raises(CatalogVersionError, match=r"had version 1\.0 when it was opened and has 1\.1 now"):
+        with pytest.raises(CatalogVersionError, match=r"had version 1\.0 when it was opened, but another client has migrated it to 1\.1"):
             call()
     assert everything(migrating) == before
     again = old.reopen()

@@ -77,7 +77,9 @@ def test_missing_schemas(sqlite_address: LakeAddress) -> None:
 def test_lakes_of_1_0_have_names_with_dots_alone(lake: DuckLake, lake_address: LakeAddress) -> None:
     lake.create_schema("a")
     for call in (lambda: lake.create_schema("a.b"), lambda: lake.write("a.b.t", _rows(0, 1))):
-        with pytest.raises(UnsupportedFeatureError, match=r"schema a\.b would be in schema a: lakes of version 1\.0 .*write \"a\.b\""):
+        with pytest.raises(
+            UnsupportedFeatureError, match=r"[Ss]chema a\.b cannot be created in schema a, because lakes of version 1\.0 .*write \"a\.b\""
+        ):
             call()
     lake.create_schema('"a.b"')
     lake.write('"a.b".t', _rows(0, 3))
@@ -96,7 +98,7 @@ def test_drops(lake_address: LakeAddress) -> None:
     lake = _nested(lake_address)
     lake.create_view("sales.europe.v", "SELECT a FROM sales.europe.orders")
     lake.create_macro("sales.europe.m", {"x": "x + 1"})
-    with pytest.raises(UsageError, match=r"has orders, sales\.\"no\"\"rth\.1\", sales\.europe in it"):
+    with pytest.raises(UsageError, match=r"contains orders, sales\.\"no\"\"rth\.1\", sales\.europe"):
         lake.drop_schema("sales")
     lake.drop_table("sales.orders")
     before = lake.snapshots()[-1].id

@@ -108,10 +108,10 @@ def test_errors_reach_the_user_as_themselves(lake: DuckLake, frame: DataFrame, s
         sink.option("checkpointLocation", str(tmp_path / table)).trigger(once=True).start(table).awaitTermination()
 
     failures: list[tuple[Callable[[], None], type[Exception], str]] = [
-        (lambda: batch(frame.select("k"), "t"), PySparkException, "errors.SchemaError: the data lacks column 'v' of main.t"),
+        (lambda: batch(frame.select("k"), "t"), PySparkException, "errors.SchemaError: The data lacks column 'v' of main.t"),
         (lambda: batch(frame.selectExpr("k + 3000000000 AS k", "v"), "n"), PySparkException, "errors.SchemaError: cannot write to main.n"),
         (lambda: stream("missing"), StreamingQueryException, "errors.NotFoundError: there is no table main.missing"),
-        (lambda: stream("s"), StreamingQueryException, "errors.SchemaError: the data lacks column 'x' of main.s"),
+        (lambda: stream("s"), StreamingQueryException, "errors.SchemaError: The data lacks column 'x' of main.s"),
         (lambda: stream("t"), StreamingQueryException, "errors.SchemaError: the data does not fit main.t"),
     ]
     for fail, error, message in failures:

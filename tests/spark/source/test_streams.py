@@ -173,7 +173,7 @@ def test_missing_snapshots_and_tables_raise(sqlite_address: LakeAddress) -> None
     start = reader.initialOffset()
     end = reader.latestOffset(start, ReadAllAvailable())
     lake.expire_snapshots(versions=[2], min_age="0 days")
-    with pytest.raises(NotFoundError, match=r"snapshot 2 was expired; begin at snapshot 3"):
+    with pytest.raises(NotFoundError, match=r"snapshot 2 has expired. Begin at snapshot 3"):
         reader.partitions(start, end)
     lake.drop_table("t")
     lake.write("t", rows(1))

@@ -82,7 +82,7 @@ def test_files_are_verified_when_either_clock_shows_a_long_write(
     monkeypatch.setattr(publish.time, "monotonic", lambda: monotonic + slept)
     monkeypatch.setattr(publish.time, "time", lambda: wall + set_by)
     if slept or set_by:
-        with pytest.raises(StorageError, match=r"1 files of this transaction, such as .*data, were deleted"):
+        with pytest.raises(StorageError, match=r"1 file of this transaction, such as .*data, disappeared"):
             files.staged.check_there()
     else:
         files.staged.check_there()

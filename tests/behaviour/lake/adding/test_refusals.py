@@ -29,9 +29,9 @@ def touch(path: Path, content: bytes) -> Path:
 
 
 REFUSALS: dict[str, tuple[str, Callable[[Path], Any], dict[str, Any], type[DuckLakeError], str]] = {
-    "nothing there": (AB, lambda f: f / "none.parquet", {}, NotFoundError, "no files to add"),
-    "an empty folder": (AB, lambda f: f, {}, NotFoundError, "no files to add"),
-    "a pattern without files": (AB, lambda f: str(f / "*.parquet"), {}, NotFoundError, "no files"),
+    "nothing there": (AB, lambda f: f / "none.parquet", {}, NotFoundError, "No file to add"),
+    "an empty folder": (AB, lambda f: f, {}, NotFoundError, "No file to add"),
+    "a pattern without files": (AB, lambda f: str(f / "*.parquet"), {}, NotFoundError, "No file to add"),
     "no path at all": (AB, lambda f: [], {}, UsageError, "at least one path"),
     "zero bytes": (AB, lambda f: touch(f / "f.parquet", b""), {}, CorruptFileError, "f.parquet"),
     "not Parquet": (AB, lambda f: touch(f / "f.parquet", b"a,b\n1,2\n" * 50), {}, CorruptFileError, "f.parquet"),

@@ -90,5 +90,5 @@ def test_files_and_ciphers_that_tls_cannot_use(parameters: str, message: str, tm
 
 @pytest.mark.parametrize("host", ["a..b", "x" * 64])
 def test_names_that_no_host_can_have(host: str) -> None:
-    with pytest.raises(UsageError, match="the address of the MySQL catalog cannot be used"):
+    with pytest.raises(UsageError, match="The address of the MySQL catalog is invalid"):
         DuckLake.connect(f"mysql+pymysql://me:hush@{host}/lake")

@@ -95,7 +95,7 @@ def test_addresses_that_are_no_strings_are_not_shown(password: str, form: Any, k
 
 
 def test_url_objects_are_rejected_without_their_password() -> None:
-    with pytest.raises(DuckLakeError, match="catalog must be a string, not a value of type URL") as found:
+    with pytest.raises(DuckLakeError, match="catalog must be a string, not URL") as found:
         DuckLake.connect(make_url(f"postgresql://me:{SECRET}@db/lake"))  # type: ignore[arg-type]
     assert SECRET not in all_messages(found.value)
 

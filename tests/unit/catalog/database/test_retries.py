@@ -140,7 +140,7 @@ def test_only_failures_that_may_pass_are_repeated(monkeypatch: pytest.MonkeyPatc
 
     for failure in ("retry", "unavailable", "outcome-unknown"):
         calls.clear()
-        with pytest.raises(CommitRetriesExhaustedError, match=r"could not set an option in 12 attempts \(busy\); try again later"):
+        with pytest.raises(CommitRetriesExhaustedError, match=r"Could not set an option in 12 attempts: busy\. Try again later"):
             run_write(fail(CatalogUnavailableError("busy", failure=failure)), "set an option")
         assert len(calls) == 12
     for error in (CatalogUnavailableError("rejected", failure="fatal"), CommitConflictError("conflict"), ValueError("broken")):
