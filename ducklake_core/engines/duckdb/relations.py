@@ -157,8 +157,14 @@ class TableDataset(pds.Dataset):  # type: ignore[misc]
         schema = pa.schema([self._schema.field(name) for name in needed])
         batches = (pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in self._failures.watched(iter(reader)))
         if filter is not None:
-            batches = (batch.filter(filter).select(columns) for batch in batches)
+            batches = (found for batch in batches for found in _filtered(batch, columns, filter))
         return pa.RecordBatchReader.from_batches(pa.schema([self._schema.field(name) for name in columns]), batches)
+
+
+def _filtered(batch: pa.RecordBatch, columns: Sequence[str], condition: Any) -> Iterator[pa.RecordBatch]:
+    """Return the rows that meet a condition. `RecordBatch.filter` raises if no row is left and a column has UUIDs in lists."""
+    source = pds.dataset(pa.Table.from_batches([batch]))
+    yield from source.scanner(columns=list(columns), filter=condition, use_threads=False).to_batches()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -149,12 +149,12 @@ def test_many_operations_are_one_short_string(small: DuckLake) -> None:
                 tx.create_table(f"t{number}", ROW.schema)
         return tx
 
-    assert not run(300).result.repeated
+    assert not run(100).result.repeated
     assert len(small.snapshot().extra_info or "") < 200
-    assert run(300).result.repeated
-    assert run(200).result.repeated
+    assert run(100).result.repeated
+    assert run(70).result.repeated
     with pytest.raises(UsageError, match="belongs to other work"):
-        run(301)
+        run(101)
 
 
 def test_commit_ids_of_earlier_releases_still_match(small: DuckLake, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -105,19 +105,6 @@ def test_the_catalog_equals_that_of_duckdb(tmp_path: Path, name: str) -> None:
     assert all(row["encryption_key"] == "24 characters" for row in found["data_file"])
 
 
-def test_small_changes_to_inlined_rows(lake_address: LakeAddress) -> None:
-    with attached(lake_address, "ENCRYPTED, DATA_INLINING_ROW_LIMIT 100") as duck:
-        duck.run("CREATE TABLE t AS SELECT i FROM range(20) r(i)")
-    lake = DuckLake.connect(lake_address.url)
-    lake.table("t").delete("i < 5")
-    lake.table("t").overwrite(pa.table({"i": pa.array(range(5, 500), pa.int64())}), where="i >= 5")
-    check_every_snapshot(lake_address, lake)
-    with attached(lake_address) as duck:
-        duck.run("CALL ducklake_flush_inlined_data('lake')")
-        assert_same_rows(duck, lake.table("t").scan().to_arrow(), "FROM t")
-    all_encrypted(lake_address)
-
-
 def test_filters_that_find_nothing(sqlite_address: LakeAddress) -> None:
     """DuckDB cannot skip a whole column of several encrypted pages."""
     lake = create(sqlite_address)

@@ -8,6 +8,7 @@ import pytest
 
 from ducklake_core import DuckLake
 from tests.support.oracle import LakeAddress, attached
+from tests.support.parameters import slow
 
 _REWRITE = "CALL ducklake_rewrite_data_files('lake', delete_threshold => 0.0)"
 _FLUSH = "CALL ducklake_flush_inlined_data('lake')"
@@ -59,7 +60,7 @@ def test_flushed_deletes_of_a_rewritten_file_leave_the_past_alone(sqlite_address
     assert lake.table("t", at=at).scan().count() == 29
 
 
-@pytest.mark.parametrize("flushed_by", ["ducklake_core", "DuckDB"])
+@pytest.mark.parametrize("flushed_by", ["ducklake_core", slow("DuckDB")])
 def test_duckdb_reports_inlined_deletes_again_at_a_rewrite_until_a_flush(sqlite_address: LakeAddress, flushed_by: str) -> None:
     """When this fails before the flush, DuckDB has fixed the fault; the rows after it are the same for both libraries."""
     reported = "SELECT snapshot_id, k FROM ducklake_table_deletions('lake', 'main', 't', {0}, {0}) WHERE k IN (1, 2) ORDER BY ALL"
@@ -118,6 +119,7 @@ _PAIRS = {"INTERVAL": ("'9 days'", "'10 days'"), **dict.fromkeys(("DATE", "TIMES
 _STILL_WRONG = "DuckDB's flush has become right here: the detour of decision 44 can go for it"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lake_address", _KEPT_AS_STRINGS, indirect=True)
 def test_duckdb_deletes_other_rows_of_its_own_sorted_tables(lake_address: LakeAddress) -> None:
     """When this fails, DuckDB has fixed the fault."""
@@ -136,6 +138,7 @@ def test_duckdb_deletes_other_rows_of_its_own_sorted_tables(lake_address: LakeAd
 _ODD_STRINGS = {"quote": "it''s", "double quote": 'a"b', "backslash": "back\\slash", "umlaut": "Zürich"}
 
 
+@pytest.mark.slow
 def test_duckdb_brings_deleted_rows_of_its_own_partitions_back(lake_address: LakeAddress) -> None:
     """When this fails, DuckDB has fixed the fault."""
     cases = {name: ("VARCHAR", "v", text) for name, text in _ODD_STRINGS.items()}

@@ -39,16 +39,16 @@ class Twins:
         """The table has the same rows with the same row ids for DuckDB on both lakes, and for this library."""
         found = self.rows(f"SELECT rowid, * FROM {table}")
         names = ["rowid", *self.lake.table(table).schema.names]
-        mine = self.lake.table(table).scan(columns=names).to_arrow().to_pylist()
-        assert sorted(repr(tuple(row.values())) for row in mine) == sorted(map(repr, found))
+        read = self.lake.table(table).scan(columns=names).to_arrow().to_pylist()
+        assert sorted(repr(tuple(row.values())) for row in read) == sorted(map(repr, found))
 
     def same_changes(self, table: str, start: int = 1, end: int | None = None) -> None:
         """Every snapshot changed the same rows."""
         newest = self.lake.snapshot().id if end is None else end
         changes = f"FROM ducklake_table_changes('lake', 'main', '{table}', {start}, {newest}) ORDER BY ALL"
         found = self.rows(changes)
-        mine = self.lake.table(table).changes(start, newest).to_arrow().to_pylist()
-        assert sorted(repr(tuple(row.values())) for row in mine) == sorted(map(repr, found))
+        read = self.lake.table(table).changes(start, newest).to_arrow().to_pylist()
+        assert sorted(repr(tuple(row.values())) for row in read) == sorted(map(repr, found))
 
     def same_catalog(self, *, apart_from: Mapping[str, Sequence[str]] | None = None) -> None:
         """Both catalogs hold the same rows, but for tables and columns that are named with ``apart_from``."""
@@ -64,11 +64,11 @@ class Twins:
                 drop.add("row_id_start")
                 first = [{row["row_id_start"] for row in dump.get(name, [])} - {None} for dump in (own, by_duckdb)]
                 assert first[0] <= first[1]
-            mine, his = (
+            found, expected = (
                 sorted(repr({key: value for key, value in row.items() if key not in drop}) for row in dump.get(name, []))
                 for dump in (own, by_duckdb)
             )
-            assert mine == his, name
+            assert found == expected, name
 
 
 @pytest.fixture(params=["sqlite", slow("postgresql")])

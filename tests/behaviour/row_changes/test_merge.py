@@ -79,7 +79,6 @@ def same_as_plain(twins: Twins) -> None:
     assert sorted(repr(tuple(row.values())) for row in mine) == sorted(repr(row[1:]) for row in expected)
 
 
-@on_postgresql
 def test_one_branch_makes_the_catalog_of_duckdb(twins: Twins) -> None:
     twins.both(*TABLE)
     source = SOURCE.slice(0, 4)
@@ -90,7 +89,6 @@ def test_one_branch_makes_the_catalog_of_duckdb(twins: Twins) -> None:
     twins.same_changes("t")
 
 
-@on_postgresql
 def test_rows_without_a_source(twins: Twins) -> None:
     twins.both(*TABLE)
     source = pa.table({"key": [5, 6, 7], "name": ["g2", "g0", "other"]})
@@ -115,7 +113,6 @@ def test_rows_without_a_source(twins: Twins) -> None:
         merge.execute()
 
 
-@on_postgresql
 def test_keys_match_as_sql_compares(twins: Twins) -> None:
     twins.both(*TABLE)
     source = pa.table({"v": [float("nan"), 0.0, None], "n": ["nan", "zero", "null"]})
@@ -127,7 +124,6 @@ def test_keys_match_as_sql_compares(twins: Twins) -> None:
     assert (empty.committed, twins.lake.snapshot().id) == (False, before)
 
 
-@on_postgresql
 @pytest.mark.parametrize(
     ("on", "branch", "error", "message"),
     [
@@ -156,7 +152,6 @@ def test_rejected_merges_leave_nothing(twins: Twins, on: object, branch: object,
     assert set(twins.lake.storage.list(twins.own.address.data_path)) == files
 
 
-@on_postgresql
 def test_a_merge_meets_other_writers(twins: Twins) -> None:
     twins.both(*TABLE)
     lake = twins.lake
@@ -173,7 +168,6 @@ def test_a_merge_meets_other_writers(twins: Twins) -> None:
     assert len(stored - live) == tx.result.writes[0].files_removed == 1
 
 
-@on_postgresql
 def test_few_rows_go_into_the_catalog(twins: Twins) -> None:
     twins.both(*TABLE, "CALL lake.set_option('data_inlining_row_limit', 3)")
     source = pa.table({"k": pa.array([1, 2, 500, 501], pa.int32()), "g": ["a", "b", "c", "d"]})
