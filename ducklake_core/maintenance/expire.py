@@ -193,8 +193,8 @@ def expire_snapshots(
             # Read after the lock: this includes holds that were added meanwhile, and none can be added from here on.
             holders = _holders(CatalogReader(connection, info, database.tables), database.now(connection))
             free, late = _split(chosen, holders, needed_by_transactions(connection, database))
-            gone, found = expire(connection, database, info, [snapshot.id for snapshot in free])
-        expired = frozenset(gone)
+            expired_ids, found = expire(connection, database, info, [snapshot.id for snapshot in free])
+        expired = frozenset(expired_ids)
         return _result([s for s in free if s.id in expired], found, (*held, *late), dry_run=False)
 
     meter = progress or ProgressMeter()

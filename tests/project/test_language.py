@@ -22,7 +22,10 @@ DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 CLAUSE = re.compile(r"(What|Which|Whose|Whether|Where|How|Who)\b")
 PHRASES = ("says of", "said of", "in force", "seven bits", "as well as ever", "as far as", "made anew")  # codespell:ignore said,anew
 PHRASE = re.compile(
-    "|".join([r"\b" + phrase.replace(" ", r"\s+") + r"\b" for phrase in PHRASES] + [r"(?<!some\s)(?<!each\s)(?<!most\s)\bof\s+which\b"]),
+    "|".join(
+        [r"\b" + phrase.replace(" ", r"\s+") + r"\b" for phrase in PHRASES]
+        + [r"(?<!some\s)(?<!none\s)(?<!each\s)(?<!most\s)\bof\s+which\b"]
+    ),
     re.IGNORECASE,
 )
 

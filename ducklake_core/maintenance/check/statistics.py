@@ -242,7 +242,7 @@ def _table_statistics(facts: Facts) -> None:
             )
         elif rows and any(number < 0 for number in (rows[0].record_count, rows[0].next_row_id, rows[0].file_size_bytes)):
             message = f"{rows[0].record_count} rows, {rows[0].file_size_bytes} bytes, next row id {rows[0].next_row_id}"
-            facts.report("cell-invalid", f"ducklake_table_stats: {message}, none of which can be negative", table=table)
+            facts.report("cell-invalid", f"ducklake_table_stats: {message}, but none of them can be negative", table=table)
         elif rows and table.is_live:
             net = sum(row.record_count for row in live_files(facts, table)) - deleted[table.id] + table.inlined_live
             if rows[0].record_count < net:
