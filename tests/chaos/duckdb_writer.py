@@ -39,6 +39,13 @@ def write_with_duckdb(run: Run, name: str, incarnation: int) -> None:
         time.sleep(writer.choose.random() * _PAUSE)
 
 
+def end_last_flush(run: Run, name: str, incarnation: int) -> None:
+    """Remove what the last flush of an ended writer doubled."""
+    writer = DuckDBWriter(run, name, incarnation)
+    while not writer.end_flush():
+        time.sleep(0.3)
+
+
 class DuckDBWriter:
     """One incarnation of a writer. It has at most one open transaction."""
 

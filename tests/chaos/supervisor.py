@@ -26,7 +26,7 @@ import duckdb
 import psycopg
 from sqlalchemy import make_url
 
-from tests.chaos.duckdb_writer import write_with_duckdb
+from tests.chaos.duckdb_writer import end_last_flush, write_with_duckdb
 from tests.chaos.lake import Run, create_lake
 from tests.chaos.ledger import Success, read_ledger
 from tests.chaos.library_writer import write_with_library
@@ -158,6 +158,9 @@ class Supervisor:
         self._disturb(begin)
         seconds = time.time() - begin
         hung = self._end_all()
+        for name, main in self.mains.items():
+            if main is write_with_duckdb:
+                self._start(end_last_flush, name, self.incarnations[name] + 1).join(_SECONDS_TO_END)
         final = self._start(read_after_run, "final_reader")
         final.join(_SECONDS_TO_READ)
         findings = verify(self.run, self.faults.kills)
