@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import ast
 import re
+import runpy
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import dagster as dg
 import pytest
+import yaml
 from dagster.components.testing import create_defs_folder_sandbox
 
 from ducklake_dagster.assets.settings import INPUT_KEYS, OUTPUT_KEYS
 from ducklake_dagster.components.lake import DuckLakeComponent, DuckLakeTablesComponent
 from ducklake_dagster.components.maintenance import DuckLakeMaintenanceComponent
-from tests.support.page_setups import SETUPS
-from tests.support.pages import Reader, blocks
-from tests.support.parameters import slow
+from tests.support import page_servers as servers
+from tests.support.pages import DOCS, Reader, all_blocks, blocks, pages
 
 ROOT = Path(__file__).parents[2]
 GUIDES = ROOT / "docs" / "how-to" / "dagster"
 METADATA = ROOT / "docs" / "reference" / "dagster-metadata.md"
-# Pages whose code needs names that others define run in tests/project/test_pages.py.
-ALONE = [page for page in sorted(GUIDES.glob("*.md")) if blocks(page, "python") and f"how-to/dagster/{page.name}" not in SETUPS]
+PAGES = pages("dagster")
 # Dagster's own tags, not metadata.
 TAGS = {"dagster/partition", "dagster/retry_number", "dagster/is_resume_retry", "dagster/is_asset_resume_retry"}
 KEY = re.compile(r"(?:ducklake|dagster)/[a-z_]+(?:/[a-z_]*)?")
@@ -34,33 +36,81 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("page", ALONE, ids=lambda page: page.stem)
-def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Reader(page).run()
-
-
 @pytest.mark.filterwarnings("ignore:.*currently in beta")
-@pytest.mark.parametrize("slow_commands", [False, slow(True)])
-def test_the_tutorial(slow_commands: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("page", PAGES)
+def test_pages_run_in_an_empty_folder(page: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = Reader(DOCS / page)
+    reader.run()
+    monkeypatch.syspath_prepend(place)
+    for file in locations(reader):
+        found = [value for value in runpy.run_path(str(file)).values() if isinstance(value, dg.Definitions)]
+        assert len(found) == 1, f"{page}: {file} has {len(found)} Definitions, of which Dagster loads none or one"
+        dg.Definitions.validate_loadable(found[0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [page for page in PAGES if any(block.is_slow for block in all_blocks(DOCS / page))])
+def test_commands_run(page: str, place: Path) -> None:
+    assert place.exists()
+    Reader(DOCS / page, slow_commands=True).run()
+
+
+@pytest.mark.slow
+def test_pages_are_code_locations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = []
+    for page in PAGES:
+        folder = tmp_path / page.replace("/", "-").removesuffix(".md")
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        reader = Reader(DOCS / page)
+        reader.write_files()
+        for file in locations(reader):
+            name = f"{folder.name}-{file.stem}"
+            entries.append({"python_file": {"relative_path": str(file), "working_directory": str(folder), "location_name": name}})
+    # The page on other writers loads its assets from tables that its first block writes.
+    entries = [entry for entry in entries if "foreign-writers" not in entry["python_file"]["location_name"]]
+    (tmp_path / "workspace.yaml").write_text(yaml.safe_dump({"load_from": entries}))
+    command = [str(Path(sys.executable).parent / "dagster"), "definitions", "validate", "--workspace", "workspace.yaml"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+
+
+def locations(reader: Reader) -> list[Path]:
+    """Return the files of a page that Dagster loads by themselves."""
+    return [file.absolute() for file in reader.files if file.suffix == ".py" and re.search(r"^defs = ", file.read_text(), re.MULTILINE)]
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to run a page in, with the variables of the servers that it names."""
     monkeypatch.chdir(tmp_path)
-    reader = Reader(ROOT / "docs" / "tutorials" / "dagster-project.md", slow_commands=slow_commands)
-    project = reader.run()["defs"]
-    assert isinstance(project, dg.Definitions)
-    assert {"nightly_schedule"} < {schedule.name for schedule in project.get_repository_def().schedule_defs}
+    if servers.names(request.node.callspec.params["page"]):
+        servers.set_variables(request, monkeypatch)
+    return tmp_path
 
 
 def test_components_of_the_guide_load(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGHOST", "db")
     monkeypatch.setenv("PGPASSWORD", "hunter2")
-    kinds = {"lake": DuckLakeComponent, "raw": DuckLakeTablesComponent, "care": DuckLakeMaintenanceComponent}
-    with create_defs_folder_sandbox() as sandbox:
-        for text, folder in zip(blocks(GUIDES / "components.md", "yaml"), kinds, strict=True):
-            (sandbox.defs_folder_path / folder).mkdir()
-            (sandbox.defs_folder_path / folder / "defs.yaml").write_text(text)
-        for folder, kind in kinds.items():
-            with sandbox.load_component_and_build_defs(defs_path=folder) as (component, _):
-                assert isinstance(component, kind)
+    kinds = (DuckLakeComponent, DuckLakeMaintenanceComponent, DuckLakeTablesComponent)
+    loaded = set()
+    # The lake of the page's files, or the one that reads variables.
+    for number in (0, 1):
+        with create_defs_folder_sandbox() as sandbox:
+            texts = {folder_of(text): text for text in sorted(blocks(GUIDES / "components.md", "yaml"), reverse=number == 1)}
+            for folder, text in texts.items():
+                (sandbox.defs_folder_path / folder).mkdir()
+                (sandbox.defs_folder_path / folder / "defs.yaml").write_text(text)
+            for folder in texts:
+                with sandbox.load_component_and_build_defs(defs_path=folder) as (component, _):
+                    loaded.add(type(component))
+    assert loaded == set(kinds)
+
+
+def folder_of(text: str) -> str:
+    """Return the folder of a component's file; the lake's for one that names none."""
+    found = re.match(r"# shop/defs/(\w+)/", text)
+    return found[1] if found else "lake"
 
 
 def emitted() -> Iterator[str]:

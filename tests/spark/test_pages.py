@@ -8,16 +8,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.support.page_setups import PAGES_OF_SPARK, Setup, flights, lake_with_flights
-from tests.support.pages import DOCS, Reader, run_python
+from tests.support.page_setups import Setup, flights, lake_with_flights
+from tests.support.pages import DOCS, Reader, pages, run_python
 from tests.support.parameters import spread
 
 pytestmark = pytest.mark.spark
 
 
 def setup_of(page: str, spark: SparkSession) -> Setup:
-    if page in ("reference/types.md", "how-to/object-stores.md"):
-        return Setup({"spark": spark})
     lake = lake_with_flights(12)
     names = {"lake": lake, "table": lake.table("flights"), "spark": spark, "datetime": dt.datetime, "UTC": dt.UTC}
     if page == "reference/spark.md":
@@ -32,7 +30,7 @@ def setup_of(page: str, spark: SparkSession) -> Setup:
     return Setup(names)
 
 
-@pytest.mark.parametrize("page", spread(PAGES_OF_SPARK, 1))
+@pytest.mark.parametrize("page", spread([*pages("spark"), "reference/spark.md"], 1))
 def test_examples_run(page: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     before = {key: spark.conf.get(key, None) for key in ("spark.ducklake.read.types", "spark.ducklake.read.native.schemes")}

@@ -36,7 +36,7 @@ _FENCE = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^\1```", re.DOTALL | re.MULTILIN
 _FILE = re.compile(r"# ([\w./-]+\.(?:py|yaml|toml))\n")
 _RUNS = ("python", "sh", "sql", "toml", "yaml")
 # Take seconds to start, so that only slow tests run them.
-_SLOW_COMMANDS = re.compile(r"^(?:dagster|dg|spark-submit|python \w+\.py)\b", re.MULTILINE)
+_SLOW_COMMANDS = re.compile(r"^(?:dagster|dg|spark-submit|python|\./\w+\.sh)\b", re.MULTILINE)
 # Tested by tests/behaviour/command_line.
 _ELSEWHERE = ("reference/command-line.md",)
 
@@ -120,6 +120,8 @@ class Reader:
         self.slow_commands = slow_commands
         self.module = types.ModuleType(f"page_{page.stem}".replace("-", "_"))
         self.files: list[Path] = []
+        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+        self.variables = {**os.environ, "PATH": path, "COLUMNS": "120"}
 
     def run(self) -> dict[str, object]:
         """Run all blocks, compare what they print, and return the names of the page's interpreter."""
@@ -141,12 +143,20 @@ class Reader:
                     del sys.modules[name]
         return self.module.__dict__
 
+    def write_files(self) -> None:
+        """Write the files of the page, and run nothing."""
+        for block in all_blocks(self.page):
+            if block.file is not None:
+                self._step(block)
+
     def _step(self, block: Block) -> str | None:
         if block.file is not None:
             path = Path(block.file)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(block.code)
             self.files.append(path)
+            return None
+        if block.language in ("toml", "yaml"):
             return None
         if block.is_slow and not self.slow_commands:
             return None
@@ -160,12 +170,13 @@ class Reader:
         exec(compile("\n" * block.above + block.code, str(self.page), "exec", dont_inherit=True), self.module.__dict__)
 
     def _shell(self, block: Block) -> None:
-        code = "".join(line for line in block.code.splitlines(keepends=True) if "pip install" not in line)
-        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-        done = subprocess.run(
-            ["bash", "-eu", "-c", code], env={**os.environ, "PATH": path, "COLUMNS": "120"}, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, f"{self.page}: {block.code}\n{done.stdout}{done.stderr}"
+        code = "".join(line for line in block.code.splitlines(keepends=True) if not line.startswith("pip install"))
+        with tempfile.NamedTemporaryFile() as variables:
+            script = f"{code}\nenv --null > {variables.name}\n"
+            done = subprocess.run(["bash", "-eu", "-c", script], env=self.variables, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, f"{self.page}: {block.code}\n{done.stdout}{done.stderr}"
+            # What a block exports holds in later blocks too, as in one session of a shell.
+            self.variables = dict(one.split("=", 1) for one in variables.read().decode().split("\0") if one)
         print(done.stdout, end="")
 
     def _sql(self, block: Block) -> None:

@@ -151,7 +151,7 @@ def modules(trips: IcebergTable) -> dict[str, types.ModuleType]:
     contents: dict[str, dict[str, object]] = {
         "deltalake": {"DeltaTable": DeltaTable},
         "pyiceberg": {},
-        "pyiceberg.catalog": {"load_catalog": lambda name: SimpleNamespace(load_table=lambda table: trips)},
+        "pyiceberg.catalog": {"load_catalog": lambda name, **properties: SimpleNamespace(load_table=lambda table: trips)},
         "pyiceberg.expressions": {"AlwaysTrue": object},
         "pyiceberg.io": {},
         "pyiceberg.io.pyarrow": {"ArrowScan": ArrowScan},
@@ -173,5 +173,4 @@ class OldTables:
     def __init__(self, folder: Path) -> None:
         self.orders = DeltaTable(f"{folder}/delta/orders").write()
         self.trips = IcebergTable(folder / "warehouse").write()
-        self.catalog = f"{folder}/lake.sqlite"
-        self.lake = DuckLake.create(f"sqlite:///{self.catalog}", data_path=f"{folder}/files/")
+        self.lake = DuckLake.create(f"sqlite:///{folder}/other.sqlite", data_path=f"{folder}/files/")
