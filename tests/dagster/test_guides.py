@@ -97,11 +97,11 @@ def test_components_of_the_guide_load(monkeypatch: pytest.MonkeyPatch) -> None:
     # The lake of the page's files, or the one that reads variables.
     for number in (0, 1):
         with create_defs_folder_sandbox() as sandbox:
-            texts = {folder_of(text): text for text in sorted(blocks(GUIDES / "components.md", "yaml"), reverse=number == 1)}
-            for folder, text in texts.items():
+            components = {folder_of(text): text for text in sorted(blocks(GUIDES / "components.md", "yaml"), reverse=number == 1)}
+            for folder, text in components.items():
                 (sandbox.defs_folder_path / folder).mkdir()
                 (sandbox.defs_folder_path / folder / "defs.yaml").write_text(text)
-            for folder in texts:
+            for folder in components:
                 with sandbox.load_component_and_build_defs(defs_path=folder) as (component, _):
                     loaded.add(type(component))
     assert loaded == set(kinds)
