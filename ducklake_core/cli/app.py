@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from ducklake_core import __version__
-from ducklake_core.cli import data, doctor, maintaining, reading, settings
+from ducklake_core.cli import data, doctor, maintaining, reading
 from ducklake_core.cli.output import write
 from ducklake_core.cli.session import CommandGroup, LakeOptions
 
@@ -30,8 +30,8 @@ _MAINTAINING = (*maintaining.PLANNED, maintaining.restore, maintaining.undrop, m
 
 for _command in (*_READING, *_DATA, *_MAINTAINING, doctor.doctor):
     app.command(_command.__name__)(_command)
-app.add_typer(settings.option)
-app.add_typer(settings.hold)
+app.add_typer(data.option)
+app.add_typer(data.hold)
 
 plans = typer.Typer(
     name="plan", cls=CommandGroup, help="Print what a maintenance command would do, without changing anything.", rich_markup_mode=None

@@ -10,9 +10,24 @@ from typing import Annotated, Any
 
 import typer
 
-from ducklake_core.catalog.reading.change_names import named_changes
-from ducklake_core.cli.output import Count, Parts, Size, is_terminal, plain, print_json, print_lines, print_table, write
-from ducklake_core.cli.rows import Format, JsonLines, Limit, most_rows, print_rows, row_format
+from ducklake_core.catalog.reading.definitions import named_changes
+from ducklake_core.cli.output import (
+    Count,
+    Format,
+    JsonLines,
+    Limit,
+    Parts,
+    Size,
+    is_terminal,
+    most_rows,
+    plain,
+    print_json,
+    print_lines,
+    print_rows,
+    print_table,
+    row_format,
+    write,
+)
 from ducklake_core.cli.session import At, Author, Columns, ExtraInfo, Json, Message, TableName, Where, column_names, opened, snapshot_at
 from ducklake_core.engines.arrow.readable import first_rows
 from ducklake_core.errors import UsageError

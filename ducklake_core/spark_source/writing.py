@@ -109,7 +109,7 @@ class SealedWriteOptions:
     @classmethod
     def store(cls, contents: Mapping[str, str]) -> SealedWriteOptions:
         """Leave a note in the driver's directory for temporary files."""
-        from ducklake_core.storage.encryption.modules import Cipher
+        from ducklake_core.storage.encryption.reading import Cipher
 
         key = secrets.token_bytes(32)
         handle, path = tempfile.mkstemp(prefix=_PREFIX, dir=_DIRECTORY)
@@ -123,7 +123,7 @@ class SealedWriteOptions:
         Raises:
             CommitError: It is missing: the write was committed or aborted before, or this is not the machine where it was planned.
         """
-        from ducklake_core.storage.encryption.modules import Cipher
+        from ducklake_core.storage.encryption.reading import Cipher
 
         mine = f"{self.path}.taken"
         try:

@@ -28,7 +28,7 @@ import pyarrow as pa
 from ducklake_core.errors import StorageError
 
 if TYPE_CHECKING:
-    from ducklake_core.storage.encryption.modules import Cipher
+    from ducklake_core.storage.encryption.reading import Cipher
 
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
@@ -91,7 +91,7 @@ class SpillFile:
     def __init__(self, *, encrypted: bool = False) -> None:
         self._cipher: Cipher | None = None
         if encrypted:
-            from ducklake_core.storage.encryption.modules import Cipher
+            from ducklake_core.storage.encryption.reading import Cipher
 
             self._cipher = Cipher(secrets.token_bytes(32))
         self._file: IO[bytes] | None = None

@@ -30,6 +30,6 @@ hold as many values as the footer says.
 Writing. :class:`~ducklake_core.storage.encryption.encrypting.EncryptingSink` takes a plain file while it is written, and passes on the
 encrypted one a row group at a time: pages are found by parsing their headers, the footer gets the new offsets and loses its indexes.
 
-Modules: ``modules`` the cipher, both ways; ``compact`` Thrift structs as trees; ``reading`` the end of an encrypted file,
-its chunks and the image; ``encrypting`` the writer.
+Modules: ``compact`` holds Thrift structs as trees; ``reading`` the cipher, the end of an encrypted file, its chunks and the image;
+``encrypting`` the writer.
 """

@@ -10,8 +10,7 @@ from thrift.protocol.TCompactProtocol import TCompactProtocol
 from thrift.Thrift import TType
 from thrift.transport.TTransport import TMemoryBuffer
 
-from ducklake_core.storage.encryption.modules import Bytes
-
+Bytes: TypeAlias = bytes | bytearray | memoryview
 _MAX_DEPTH = 64
 """The structs of a footer are nested about eight deep; damaged bytes may look like thousands."""
 _TRUE, _FALSE = 1, 2

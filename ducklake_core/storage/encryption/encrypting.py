@@ -11,8 +11,7 @@ import pyarrow.parquet as pq
 
 from ducklake_core.errors import CorruptFileError
 from ducklake_core.storage.encryption.compact import BadStructError, Struct, read_struct, write_struct
-from ducklake_core.storage.encryption.modules import Cipher
-from ducklake_core.storage.encryption.reading import CRYPTO_METADATA, ENCRYPTED_MAGIC, PLAIN_MAGIC, plain_pages, with_length
+from ducklake_core.storage.encryption.reading import CRYPTO_METADATA, ENCRYPTED_MAGIC, PLAIN_MAGIC, Cipher, plain_pages, with_length
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer

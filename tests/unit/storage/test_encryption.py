@@ -18,7 +18,7 @@ from ducklake_core.errors import CatalogCorruptError, CorruptFileError, DuckLake
 from ducklake_core.format.files.data_files import EncryptionKey
 from ducklake_core.storage.encryption.compact import BadStructError, Items, Struct, read_struct, write_struct
 from ducklake_core.storage.encryption.encrypting import EncryptedEnd, EncryptingSink
-from ducklake_core.storage.encryption.modules import BadModuleError, Cipher
+from ducklake_core.storage.encryption.reading import BadModuleError, Cipher
 from ducklake_core.storage.filesystems import Storage
 from ducklake_core.storage.parquet_files import open_parquet
 
