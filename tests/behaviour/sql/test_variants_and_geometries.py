@@ -164,11 +164,11 @@ REJECTED_BY_SPARK = {
     "SELECT v['a'] AS a FROM t": "it takes the part 'a' of a variant",
     "SELECT v[1] AS a FROM t": "it takes an element of a variant",
     "SELECT count(*) AS n FROM t WHERE v.a::INTEGER = 1": "'v.a' is a part of variant",
-    "SELECT variant_typeof(v) AS k FROM t": "the function variant_typeof",
+    "SELECT variant_typeof(v) AS k FROM t": "function variant_typeof",
     "SELECT v::INTEGER AS k FROM t": "it casts variant to int32",
-    "SELECT count(*) AS n FROM t WHERE st_intersects(g, 'POINT(1 2)'::GEOMETRY)": "the function st_intersects",
+    "SELECT count(*) AS n FROM t WHERE st_intersects(g, 'POINT(1 2)'::GEOMETRY)": "function st_intersects",
     "SELECT count(*) AS n FROM t WHERE g && 'POINT(1 2)'::GEOMETRY": "the operator &&",
-    "SELECT i FROM t WHERE st_equals(g, 'POINT EMPTY'::GEOMETRY)": "the function st_equals",
+    "SELECT i FROM t WHERE st_equals(g, 'POINT EMPTY'::GEOMETRY)": "function st_equals",
     "SELECT count(*) AS n FROM t GROUP BY v": "it groups by values of type variant",
 }
 

@@ -48,7 +48,7 @@ def test_storage_options_are_nested_and_secrets_masked() -> None:
 
 
 def test_the_address_may_be_in_a_file(tmp_path: Path) -> None:
-    with pytest.raises(NotFoundError, match="cannot read the address of the catalog"):
+    with pytest.raises(NotFoundError, match="cannot read the catalog's address"):
         parse_options({"catalogFile": str(tmp_path / "address"), "table": "t"}, "read")
     (tmp_path / "address").write_text("sqlite:///lake.sqlite\n")
     assert parse_options({"catalogFile": str(tmp_path / "address"), "table": "t"}, "read").catalog == "sqlite:///lake.sqlite"
