@@ -248,7 +248,7 @@ class DuckLake:
             raise UsageError("create=True cannot be combined with read_only=True. Remove one of them")
         if not create:
             if encrypted or not indexes:
-                raise UsageError("encrypted and indexes apply only to a new lake. Pass create=True, or remove them")
+                raise UsageError("encrypted and indexes apply only to a new lake. Set create, or remove them")
         elif override_data_path:
             raise UsageError("override_data_path applies only to an existing lake. Remove it, or remove create=True")
 

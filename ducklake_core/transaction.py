@@ -848,7 +848,7 @@ class Transaction:
             path, how = known
             raise AlreadyExistsError(
                 f"{printable(path)} cannot be added to {staged.name}: it is {how} already, and a file can belong to a table only once. "
-                "Remove it from the list, or pass allow_duplicates=True",
+                "Remove it from the list, or set allow_duplicates",
                 table=staged.name,
                 path=printable(path),
             )
@@ -1057,7 +1057,7 @@ class Transaction:
             self._catalog.create_schema(path)
         elif not if_not_exists:
             raise AlreadyExistsError(
-                f"Schema {name!r} already exists (snapshot {self._catalog.base.id}). Choose another name, or pass if_not_exists=True",
+                f"Schema {name!r} already exists (snapshot {self._catalog.base.id}). Choose another name, or set if_not_exists",
                 schema=name,
             )
 
@@ -1119,8 +1119,8 @@ class Transaction:
                 return
             if not or_replace:
                 raise AlreadyExistsError(
-                    f"Table {name} already exists (snapshot {self._catalog.base.id}). Choose another name, or pass if_not_exists=True "
-                    "or or_replace=True",
+                    f"Table {name} already exists (snapshot {self._catalog.base.id}). Choose another name, or set if_not_exists "
+                    "or or_replace",
                     table=name,
                 )
             with self._catalog.whole_or_nothing():
@@ -1564,8 +1564,8 @@ class Transaction:
                 return
             if not or_replace:
                 raise AlreadyExistsError(
-                    f"The {kind} macro {name} already exists (snapshot {self._catalog.base.id}). Choose another name, or pass "
-                    "if_not_exists=True or or_replace=True",
+                    f"The {kind} macro {name} already exists (snapshot {self._catalog.base.id}). Choose another name, or set "
+                    "if_not_exists or or_replace",
                     macro=name,
                 )
             self._catalog.drop_macro(found)

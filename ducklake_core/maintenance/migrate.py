@@ -141,7 +141,7 @@ def _history_would_be_lost(database: Database, target: FormatVersion, lost: Sequ
         f"Lake {database.address} was not migrated: all rows of {counted(len(lost), 'merged file')} would become visible "
         "at every snapshot, "
         f"because they are missing or do not store the snapshot with each row, which version {target} needs: {', '.join(lost[:3])}"
-        f"{' ...' if len(lost) > 3 else ''}. Expire the snapshots before the merge first, or pass allow_history_loss=True",
+        f"{' ...' if len(lost) > 3 else ''}. Expire the snapshots before the merge first, or set allow_history_loss",
         parameter="allow_history_loss",
         paths=tuple(lost),
     )

@@ -589,8 +589,7 @@ def rebase_definitions(
 def _use_schema(action: CreateSchema, existing: SchemaState, tables: Sequence[StagedTable], conflict: CommitConflictError) -> None:
     if not action.or_existing:
         message = (
-            f"Schema {existing.name!r} already exists: another writer has created it meanwhile. Pass if_not_exists=True, or "
-            "choose another name"
+            f"Schema {existing.name!r} already exists: another writer has created it meanwhile. Set if_not_exists, or choose another name"
         )
         raise AlreadyExistsError(message, schema=existing.name) from conflict
     for staged in tables:
@@ -711,7 +710,7 @@ def rebase_table(staged: StagedTable, current: TableState | None, conflict: Comm
     if current is not None and staged.create is not None and not staged.create.or_existing:
         message = (
             f"Table {staged.name} already exists: another writer has created it meanwhile (snapshot {current.snapshot_id}). "
-            "Pass if_not_exists=True, or choose another name"
+            "Set if_not_exists, or choose another name"
         )
         raise AlreadyExistsError(message, table=staged.name, snapshot_id=current.snapshot_id) from conflict
     # A definition is altered by name: after a rename by another writer, the call may have meant another table.

@@ -240,7 +240,7 @@ def open_catalog(database: Database, data_path: str | None = None, override: boo
         if not override:
             raise UsageError(
                 f"Lake {database.address} stores its files under {printable(path)!r}, not "
-                f"{printable(as_directory(str(data_path)))!r}. Remove data_path, or pass override_data_path=True to read the "
+                f"{printable(as_directory(str(data_path)))!r}. Remove data_path, or set override_data_path to read the "
                 "files from there",
                 stored=printable(path),
                 given=printable(str(data_path)),

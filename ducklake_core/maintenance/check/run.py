@@ -44,9 +44,7 @@ def check_lake(
     meter, message = progress or ProgressMeter(), commit or CommitMessage()
     unused = [name for name, value in message.items() if value is not None and not repair]
     if unused:
-        raise UsageError(
-            f"{unused[0]} applies only to the snapshot of a repair. Pass repair=True, or remove {unused[0]}", parameter=unused[0]
-        )
+        raise UsageError(f"{unused[0]} applies only to the snapshot of a repair. Set repair, or remove {unused[0]}", parameter=unused[0])
     # Before the lake is read for it.
     stored_extra_info(new_commit_id(), message.get("extra_info"))
     bytes_read = 0

@@ -80,13 +80,13 @@ def test_upkeep(lake: DuckLake, run: Run) -> None:
     assert answer(run(f"restore --at {before} --json"))["id"] == lake.snapshot().id
     assert lake.table("m").scan().count() == 40
     assert run(f"restore --at {lake.snapshot().id}").stdout == "nothing to change\n"
-    assert "is younger than" in run("expire --older-than '0 days'", code=USAGE).stderr
+    assert "items younger than" in run("expire --older-than '0 days'", code=USAGE).stderr
 
 
 def test_keep_last_of_one_keeps_the_newest_snapshot(lake: DuckLake, run: Run) -> None:
     newest = lake.snapshot().id
     assert "No snapshots are selected" in run("expire --min-age '0 days'", code=USAGE).stderr
-    assert "give either versions" in run("expire --keep-last 1 --versions 1", code=USAGE).stderr
+    assert "versions cannot be combined" in run("expire --keep-last 1 --versions 1", code=USAGE).stderr
     assert f"snapshot {newest - 1}: planned, forget it" in run("plan checkpoint --keep-last 1 --min-age '0 days'").stdout
     assert f"expired {newest} snapshots" in run("expire --keep-last 1 --min-age '0 days'").stdout
     assert [one.id for one in lake.snapshots()] == [newest]
@@ -118,7 +118,7 @@ def test_upkeep_of_rows(lake: DuckLake, run: Run) -> None:
     # A step stands in one place.
     assert "steps" not in json.dumps(planned["verbs"])
     assert planned["steps"]
-    assert "expire_snapshots (the option expire_older_than is not set)" in run("checkpoint").stdout
+    assert "expire_snapshots (option expire_older_than is not set)" in run("checkpoint").stdout
     assert sorted(lake.table("m").scan().to_arrow()["a"].to_pylist()) == [*range(30, 40), 100, 101]
     lake.set_option("data_inlining_row_limit", 0)
     lake.table("m").delete("a = 35")

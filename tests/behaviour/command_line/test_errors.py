@@ -132,7 +132,7 @@ def test_an_address_that_can_never_work_is_a_wrong_call(run: Run, tmp_path: Path
             told = run(f"{command} --json", code=USAGE, DUCKLAKE_URL=f"{kind}:///{tmp_path}/{name}")
             error = json.loads(told.stderr)["error"]
             assert (error["retriable"], error["exit_code"], says in error["message"]) == (False, USAGE, True)
-    assert "there is no lake 'folder'" in run("tables", code=USAGE, DUCKLAKE_URL="folder").stderr
+    assert "Lake 'folder' is not defined" in run("tables", code=USAGE, DUCKLAKE_URL="folder").stderr
     assert "check --lake or DUCKLAKE_URL" in run("doctor", code=FOUND, DUCKLAKE_URL=f"{kind}:///{tmp_path}/folder").stdout
 
 
@@ -145,7 +145,7 @@ def test_files_of_other_formats_are_not_lakes(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "lite")) as connection:
         connection.execute("CREATE TABLE t (a)")
     before = {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
-    advice = {("sqlite", "duck"): "write duckdb:///", ("duckdb", "lite"): "write sqlite:///", ("duckdb", "junk"): "write sqlite:///"}
+    advice = {("sqlite", "duck"): "write duckdb:///", ("duckdb", "lite"): "Write sqlite:///", ("duckdb", "junk"): "Write sqlite:///"}
     for kind in ("sqlite", "duckdb"):
         for name in ("rows.parquet", "empty", "folder", "junk", "duck", "lite"):
             with pytest.raises(NotALakeError, match=advice.get((kind, name), "DuckLake catalog")):

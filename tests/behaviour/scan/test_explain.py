@@ -71,7 +71,7 @@ def test_a_condition_that_only_several_terms_exclude(lake: DuckLake) -> None:
 def test_files_left_out_by_a_limit(lake: DuckLake) -> None:
     found = lake.table("t").limit(3).explain()
     assert found.row_limit == 3
-    assert left_out(found, "limit") == ["limit: the files before it have enough rows"] * 4
+    assert left_out(found, "limit") == ["limit: earlier files have enough rows"] * 4
     assert "limit:    3 rows" in str(found)
 
 
@@ -89,7 +89,7 @@ def test_the_reader_of_each_file_is_explained_with_its_reason(lake: DuckLake) ->
     by_column = {column: [file.arrow_because for file in kept(lake.table("times").scan([column]).explain())] for column in ("at", "n")}
     assert by_column == {"at": ["column 'at' holds time"], "n": [None]}
     text = str(lake.table("times").scan().explain())
-    assert "Arrow for 1 files: column 'at' holds time" in text
+    assert "Arrow for 1 file: column 'at' holds time" in text
 
 
 def test_inlined_rows_are_explained(lake: DuckLake) -> None:
@@ -97,7 +97,7 @@ def test_inlined_rows_are_explained(lake: DuckLake) -> None:
     lake.write("few", pa.table({"n": [1, 2]}))
     found = lake.table("few").scan().explain()
     assert (found.inlined_row_count, found.files) == (2, ())
-    assert "2 rows are in the catalog itself" in str(found)
+    assert "2 rows stored in the catalog" in str(found)
 
 
 def test_a_long_list_is_cut_in_print_and_whole_as_a_value(lake: DuckLake) -> None:

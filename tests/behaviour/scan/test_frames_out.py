@@ -216,7 +216,7 @@ def test_a_library_that_is_missing_is_named(table: Table, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(readable, "import_module", missing)
     with pytest.raises(
-        UnsupportedFeatureError, match=rf"{method}\(\) needs the {package} package: pip install 'ducklake-dagster\[{package}\]'"
+        UnsupportedFeatureError, match=rf"{method}\(\) needs the package {package}. Run pip install 'ducklake-dagster\[{package}\]'"
     ):
         getattr(table, method)()
 

@@ -17,7 +17,7 @@ from tests.support.oracle import LakeAddress, attached
 def test_commit_options_without_repair_raise(sqlite_address: LakeAddress) -> None:
     with DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path) as lake:
         for arguments in ({"author": "me"}, {"message": "why"}, {"extra_info": {"a": 1}}):
-            with pytest.raises(UsageError, match="Pass repair=True"):
+            with pytest.raises(UsageError, match="Set repair"):
                 lake.check(**arguments)  # type: ignore[arg-type]
         with pytest.raises(UsageError, match="Unexpected argument 'commit_id'"):
             lake.check(repair=True, commit_id="x")  # type: ignore[call-arg]

@@ -94,7 +94,7 @@ def test_an_unreadable_lake_raises_nothing_in_a_notebook(lake: DuckLake) -> None
     table = lake.table("t")
     lake.write("t", pa.table({"n": [2]}))
     lake.expire_snapshots(versions=[table.snapshot_id], min_age="0 days")
-    assert "size unknown: snapshot 1" in table._repr_html_()
+    assert "size unknown: Snapshot 1" in table._repr_html_()
     assert "<td>n</td>" in table.scan(["nope"])._repr_html_()
 
 
