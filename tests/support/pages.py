@@ -6,7 +6,7 @@
 | `python`, `yaml`, `toml` that begins with `# path/to/file` | becomes that file |
 | `sh` | runs in the folder; lines with `pip install` are left out, as the tests have every package |
 | `sql` | runs in a new DuckDB session |
-| `text` after one of these | is what it prints; `...` stands for anything |
+| `text` after one of these that prints | is what it prints; `...` stands for anything |
 
 ``python -m tests.support.pages PAGE...`` runs pages.
 """
@@ -131,7 +131,7 @@ class Reader:
         printed: str | None = None
         try:
             for block in all_blocks(self.page):
-                if block.language == "text" and printed is not None:
+                if block.language == "text" and printed:
                     self._compare(block, printed)
                     printed = None
                 elif block.language in _RUNS:
