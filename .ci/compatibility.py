@@ -41,7 +41,7 @@ def _maintained(operation: str, test: str) -> list[Row]:
 
 
 def _feed(operation: str) -> list[Row]:
-    test = "behaviour/change_feed/test_histories.py::test_every_range_tells_what_happened"
+    test = "behaviour/change_feed/test_histories.py::test_every_range_reports_the_changes"
     return [
         _CATALOG,
         Row("schema_name", "DuckLake.table(name)", test),
@@ -53,7 +53,7 @@ def _feed(operation: str) -> list[Row]:
 
 _MERGE = "behaviour/maintenance/test_merge.py::test_limits_and_options"
 _REWRITE = "behaviour/maintenance/test_rewrite.py::test_thresholds_and_scopes"
-_FLUSH = "behaviour/maintenance/test_flush.py::test_only_what_is_asked_for"
+_FLUSH = "behaviour/maintenance/test_flush.py::test_only_the_requested_tables_are_flushed"
 _ADD = "behaviour/lake/adding/test_same_catalog.py::test_the_catalog_is_the_reference_s"
 _REJECT = "behaviour/lake/adding/test_refusals.py::test_refusals"
 _LIST = "behaviour/lake/test_listings.py::test_listings_through_history"
@@ -68,7 +68,7 @@ FUNCTIONS: dict[str, list[Row]] = {
     "ducklake_current_snapshot": [_CATALOG, Row("", "DuckLake.snapshot", _LIST)],
     "ducklake_last_committed_snapshot": [
         _CATALOG,
-        Row("", "TransactionResult.snapshot", "behaviour/lake/test_face.py::test_several_tables_in_one_snapshot"),
+        Row("", "TransactionResult.snapshot", "behaviour/lake/test_face.py::test_first_write_creates_schema_and_table_and_rows_at_once"),
     ],
     "ducklake_table_info": [_CATALOG, Row("", "DuckLake.tables", "behaviour/lake/test_inspection.py::test_listings_are_those_of_duckdb")],
     "ducklake_table_insertions": _feed("insertions"),
@@ -88,16 +88,16 @@ FUNCTIONS: dict[str, list[Row]] = {
         _CATALOG,
         Row("name", "DuckLake.set_option(name)", _OPTIONS),
         Row("value", "DuckLake.set_option(value)", _OPTIONS),
-        Row("schema", "DuckLake.set_option(schema)", "behaviour/lake/test_options_taken_away.py::test_the_wider_scope_is_in_force_again"),
+        Row("schema", "DuckLake.set_option(schema)", "behaviour/lake/test_options_taken_away.py::test_the_wider_scope_is_effective_again"),
         Row(
-            "table_name", "DuckLake.set_option(table)", "behaviour/lake/test_options_taken_away.py::test_the_wider_scope_is_in_force_again"
+            "table_name", "DuckLake.set_option(table)", "behaviour/lake/test_options_taken_away.py::test_the_wider_scope_is_effective_again"
         ),
     ],
     "ducklake_set_commit_message": [
         _CATALOG,
         Row("author", "DuckLake.transaction(author)", _COMMIT),
         Row("commit_message", "DuckLake.transaction(message)", _COMMIT),
-        Row("extra_info", "DuckLake.transaction(extra_info)", "behaviour/lake/test_commit_ids.py::test_keys_that_are_kept_for_commits"),
+        Row("extra_info", "DuckLake.transaction(extra_info)", "behaviour/lake/test_commit_ids.py::test_reserved_keys_of_extra_info_raise"),
     ],
     "ducklake_commit": [
         _CATALOG,
@@ -163,18 +163,24 @@ ATTACH: list[Row] = [
     Row(
         "METADATA_SCHEMA",
         "DuckLake.connect(metadata_schema)",
-        "behaviour/lake/test_metadata_schema.py::test_both_write_a_lake_in_any_schema",
+        "behaviour/lake/test_metadata_schema.py::test_duckdb_and_ducklake_core_write_in_any_metadata_schema",
     ),
     Row(
         "READ_ONLY",
         "DuckLake.connect(read_only)",
-        "behaviour/lake/test_opening.py::test_a_lake_that_only_reads_refuses_every_verb_that_writes",
+        "behaviour/lake/test_opening.py::test_a_read_only_lake_rejects_every_write",
     ),
-    Row("ENCRYPTED", "DuckLake.create(encrypted)", "behaviour/lake/test_encrypted_writes.py::test_both_write_in_turns"),
+    Row(
+        "ENCRYPTED",
+        "DuckLake.create(encrypted)",
+        "behaviour/lake/test_encrypted_writes.py::test_duckdb_and_ducklake_core_write_alternately",
+    ),
     Row("CREATE_IF_NOT_EXISTS", "DuckLake.open(create)", _OPEN),
     Row("SNAPSHOT_VERSION", "DuckLake.at(at)", "behaviour/lake/test_opening.py::test_a_whole_lake_at_one_snapshot"),
     Row("SNAPSHOT_TIME", "DuckLake.at(at)", "behaviour/lake/test_opening.py::test_a_whole_lake_at_one_snapshot"),
-    Row("DATA_INLINING_ROW_LIMIT", "DuckLake.set_option(name)", "behaviour/lake/test_inlining.py::test_which_writes_are_inlined"),
+    Row(
+        "DATA_INLINING_ROW_LIMIT", "DuckLake.set_option(name)", "behaviour/lake/test_inlining.py::test_writes_within_the_limits_are_inlined"
+    ),
     Row(
         "AUTOMATIC_MIGRATION",
         "DuckLake.migrate",
@@ -213,7 +219,7 @@ STATEMENTS: list[Row] = [
     Row(
         "a VARIANT in a table",
         "Table.append(data)",
-        "behaviour/types/test_shredded_variants.py::test_catalogs_say_what_they_say_with_duckdb",
+        "behaviour/types/test_shredded_variants.py::test_catalogs_equal_those_of_duckdb",
     ),
     Row("a VARIANT in a query", "DuckLake.sql(sql)", f"{_IN_SQL}::test_answers"),
     Row("v.a = 100 of a VARIANT", "Table.scan(where)", _SHREDDED),

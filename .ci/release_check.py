@@ -21,7 +21,7 @@ from lowest import lowest
 ROOT = Path(__file__).parents[1]
 VERSION = re.search(r'^__version__ = "(.+)"$', (ROOT / "ducklake_core" / "__init__.py").read_text(), re.MULTILINE).group(1)
 # What executors need in addition to the package; Spark's Python has pyspark.
-EXECUTORS = ("pyarrow", "numpy", "fsspec", "mmh3", "sqlglot", "pyspark")
+EXECUTORS = ("pyarrow", "numpy", "fsspec", "mmh3", "sqlglot", "thrift", "pyspark")
 ON_EXECUTORS = """
 import sys
 import ducklake_core.engines.arrow.changes, ducklake_core.engines.arrow.read, ducklake_core.engines.arrow.compaction

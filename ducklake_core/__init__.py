@@ -144,6 +144,7 @@ if TYPE_CHECKING:
     from ducklake_core.staging.arguments import Partitions as Partitions
     from ducklake_core.staging.arguments import RestoredColumns as RestoredColumns
     from ducklake_core.staging.arguments import SchemaEvolution as SchemaEvolution
+    from ducklake_core.staging.arguments import SqlParameters as SqlParameters
     from ducklake_core.staging.arguments import Where as Where
     from ducklake_core.staging.arguments import WriteMode as WriteMode
     from ducklake_core.staging.reads import TransactionTable as TransactionTable
@@ -260,6 +261,7 @@ _EXPORTS = {
     "Schema": "ducklake_core.format.types.schema",
     "MissingColumns": "ducklake_core.staging.arguments",
     "SchemaEvolution": "ducklake_core.staging.arguments",
+    "SqlParameters": "ducklake_core.staging.arguments",
     "SchemaState": "ducklake_core.format.state",
     "ScopedOption": "ducklake_core.catalog.reading.options",
     "Severity": "ducklake_core.maintenance.check.findings",

@@ -171,10 +171,14 @@ class StagedCatalog(StagedSchemas):
 
     @contextmanager
     def whole_or_nothing(self) -> Iterator[None]:
-        """Undo all staged changes of a failing block, so that the caller can catch its error and continue the transaction."""
+        """Undo all staged changes of a failing block, so that the caller can catch its error and continue the transaction.
+
+        Blocks may be nested; a table that an inner block touched is restored by the outer one, too.
+        """
         definitions, schemas, tables = list(self.definitions), dict(self._schemas), dict(self._tables)
         views = {key: replace(staged) for key, staged in self._views.items()}
         # A call touches few of possibly thousands of tables: only those are copied.
+        outer = self._touched
         touched = self._touched = {}
         try:
             yield
@@ -183,7 +187,10 @@ class StagedCatalog(StagedSchemas):
             self._tables = tables | {key: staged for key, staged in touched.items() if key in tables}
             raise
         finally:
-            self._touched = None
+            self._touched = outer
+            if outer is not None:
+                for key, staged in touched.items():
+                    outer.setdefault(key, staged)
 
     def find_table(self, name: str, *, only_append: bool = False) -> StagedTable | None:
         """Return the table with a name, None if there is none; see :meth:`table`."""

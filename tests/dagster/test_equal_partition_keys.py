@@ -142,4 +142,4 @@ def test_columns_whose_values_have_many_spellings_take_no_static_keys(run: Run, 
     def build() -> pa.Table:
         return pa.table({"k": column})
 
-    assert "use a column of type varchar, an integer type or date" in failure_of(run([build], partition_key=keys[0], raise_on_error=False))
+    assert "Use a column of type varchar, an integer type or date" in failure_of(run([build], partition_key=keys[0], raise_on_error=False))

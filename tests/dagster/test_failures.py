@@ -108,7 +108,7 @@ def test_an_input_without_a_table_is_not_retried(run: Run) -> None:
     (event,) = [event for event in result.all_events if event.is_step_failure]
     message = event.step_failure_data.user_failure_data.description
     assert "main.upstream" in message
-    assert "materialise upstream first; an asset that stores no rows belongs into deps=" in message
+    assert "Materialise upstream first. An asset that stores no rows belongs in deps=" in message
     assert not [event for event in result.all_events if event.is_step_up_for_retry]
 
 

@@ -44,7 +44,7 @@ def test_pages_run_in_an_empty_folder(page: str, place: Path, monkeypatch: pytes
     monkeypatch.syspath_prepend(place)
     for file in locations(reader):
         found = [value for value in runpy.run_path(str(file)).values() if isinstance(value, dg.Definitions)]
-        assert len(found) == 1, f"{page}: {file} has {len(found)} Definitions, of which Dagster loads none or one"
+        assert len(found) == 1, f"{page}: {file} has {len(found)} Definitions; Dagster loads a module with one"
         dg.Definitions.validate_loadable(found[0])
 
 

@@ -37,7 +37,7 @@ def test_every_function_and_parameter_of_the_extension_has_a_row(script: ModuleT
     known = {name: (count, {one for one in parameters if not one.startswith("col")}) for name, count, parameters in found}
     assert set(script.FUNCTIONS) == set(known) - NOT_FOR_USERS
     for name, rows in script.FUNCTIONS.items():
-        named = {row.theirs for row in rows} - {""}  # codespell:ignore theirs
+        named = {row.duckdb for row in rows} - {""}
         count, parameters = known[name]
         assert parameters <= named, name
         assert len(named) == count, name

@@ -34,11 +34,11 @@ def loaded_by(*modules: str) -> set[str]:
         (("ducklake_dagster",), {"pyspark", "duckdb"}),
         (
             ("ducklake_core.engines.arrow.read", "ducklake_core.engines.spark.read"),
-            {"duckdb", "sqlalchemy", "psycopg", "dagster", "cryptography", "thrift"},
+            {"duckdb", "sqlalchemy", "psycopg", "dagster", "cryptography"},
         ),
         (
             tuple(f"ducklake_core.spark_source.{name}" for name in ("source", "reading", "readers", "writing", "writers")),
-            {"duckdb", "sqlalchemy", "psycopg", "dagster", "cryptography", "thrift"},
+            {"duckdb", "sqlalchemy", "psycopg", "dagster", "cryptography"},
         ),
         (
             ("ducklake_core.engines.arrow.writer", "ducklake_core.engines.arrow.read", "ducklake_core.spark_source.reading"),

@@ -275,7 +275,7 @@ def test_a_missing_file_raises(oracle: OracleFactory, sqlite_address: LakeAddres
     frame = scan.to_spark(spark)
     (task,) = scan.plan().plan.tasks
     Path(task.file.path).unlink()
-    with pytest.raises(NotFoundError, match=f"{Path(task.file.path).name} does not exist: the snapshot was expired"):
+    with pytest.raises(NotFoundError, match=f"{Path(task.file.path).name} does not exist. Maintenance may have cleaned it up"):
         scan.to_spark(spark)
     # What was planned before fails with Spark's own error.
     with pytest.raises(Exception, match=f"{Path(task.file.path).name}. File does not exist"):

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from ducklake_core.engines.arrow.positions import DeleteTarget, Deletions
 from ducklake_core.engines.arrow.positions import find_positions as find_with_arrow
 from ducklake_core.engines.spark.positions import find_key_positions, find_positions
-from ducklake_core.errors import SchemaError
+from ducklake_core.errors import UsageError
 from ducklake_core.format.files.paths import new_delete_file_name
 from ducklake_core.planning.plan import ScanPlan
 from tests.support.oracle import LakeAddress, Oracle
@@ -103,10 +103,13 @@ def test_uuid_keys_match_in_any_spelling(lake: OpenLake, spark: SparkSession) ->
     assert before - rows_left(lake, plan, found) == {77}
 
 
-@pytest.mark.parametrize(("rows", "message"), [([(1, "a"), (None, "b")], "NULL in 1 rows"), ([(1, "a"), (1, "a")], "1 rows whose key")])
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [([(1, "a"), (None, "b")], "'a' is NULL in 1 row "), ([(1, "a"), (1, "a")], "key .a = 1, g = 'a'. occurs more than once")],
+)
 def test_null_and_duplicate_keys_raise(lake: OpenLake, spark: SparkSession, rows: list[tuple[object, ...]], message: str) -> None:
     plan = lake.scan("t", columns=["a", "g"]).plan().plan
-    with pytest.raises(SchemaError, match=message):
+    with pytest.raises(UsageError, match=message):
         find_key_positions(plan, target(lake, plan), STORAGE, spark.createDataFrame(rows, "a int, g string"), ["a", "g"])
 
 

@@ -306,7 +306,7 @@ def test_inlined_writes_are_validated_like_files(small: DuckLake) -> None:
         small.table("t").append(pa.table({"a": pa.array([2**40])}))
     with pytest.raises(SchemaError, match="NOT NULL"):
         small.create_table("n", pa.schema([pa.field("a", pa.int32(), nullable=False)])).append(numbers(None))
-    with pytest.raises(UsageError, match="promised"):
+    with pytest.raises(UsageError, match="does not satisfy the condition of the overwrite"):
         small.table("t").overwrite(numbers(1, 7), where="a = 1")
     with pytest.raises(SchemaError, match="nanoseconds"):
         small.write("i", pa.table({"i": pa.array([pa.MonthDayNano([1, 2, 3])])}))

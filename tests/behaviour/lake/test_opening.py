@@ -50,7 +50,7 @@ def test_open_creates_once(lake_address: LakeAddress) -> None:
         DuckLake.open(lake_address.url, create=True, encrypted=True)
     with pytest.raises(UsageError, match="read_only"):
         DuckLake.open(lake_address.url, create=True, read_only=True)
-    with pytest.raises(UsageError, match="create=True"):
+    with pytest.raises(UsageError, match="apply only to a new lake"):
         DuckLake.open(lake_address.url, encrypted=True)
     with pytest.raises(UsageError, match="override_data_path"):
         DuckLake.open(lake_address.url, create=True, override_data_path=True, data_path="x")

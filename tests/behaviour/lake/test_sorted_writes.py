@@ -111,7 +111,7 @@ def test_sort_on_insert_can_be_turned_off(sqlite_address: LakeAddress) -> None:
 @pytest.mark.parametrize(
     ("order", "dialect", "message"),
     [
-        ("lower(s)", "duckdb", "only a SQL engine can evaluate"),
+        ("lower(s)", "duckdb", "which Arrow cannot evaluate"),
         ("l", "duckdb", "Arrow cannot sort"),
         ("k", "postgres", "dialect 'postgres'"),
     ],

@@ -110,3 +110,15 @@ def test_a_repeated_write_to_a_dropped_table(small: DuckLake) -> None:
     small.write("t", pa.table({"x": [2]}))
     assert small.write("t", pa.table({"x": [1]}), commit_id="step").table_id == first.table_id
     assert values(small, "t") == [2]
+
+
+def test_a_failed_call_made_of_others_is_undone(small: DuckLake) -> None:
+    """set_sorted_by alters the table, and then checks the keys; the table was touched before."""
+    small.write("t", pa.table({"x": [2, 1]}))
+    with small.transaction() as tx:
+        tx.set_comment("t", "touched")
+        with pytest.raises(UsageError, match="DuckDB rejects"):
+            tx.set_sorted_by("t", ["nope(x)"])
+        tx.append("t", pa.table({"x": [6, 5]}))
+    assert small.table("t").sort_keys == ()
+    assert values(small, "t") == [1, 2, 5, 6]

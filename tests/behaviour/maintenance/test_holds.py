@@ -85,7 +85,7 @@ def test_readers_pin_what_they_read(lake: DuckLake) -> None:
     with pytest.raises(UsageError, match=r"at_most is .* must be positive"), lake.holds.pinned(at_most=_ZERO):
         raise AssertionError("the hold must not be created")
     for negative in (timedelta(microseconds=-1), timedelta.min):
-        with pytest.raises(UsageError, match=r"at_most .* must not be negative"):
+        with pytest.raises(UsageError, match="at_most must not be negative"):
             lake.holds.pinned(at_most=negative)
 
 

@@ -167,7 +167,7 @@ def test_views_of_virtual_columns(lake: DuckLake) -> None:
 def test_without_duckdb(lake: DuckLake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "duckdb", None)
     assert rows(lake.sql("SELECT k FROM t WHERE k > 298")) == [(299,)]
-    with pytest.raises(UnsupportedFeatureError, match=r"give a Spark session \(spark\), or pip install 'ducklake-dagster\[duckdb\]'"):
+    with pytest.raises(UnsupportedFeatureError, match=r"Pass a Spark session with spark=, or pip install 'ducklake-dagster\[duckdb\]'"):
         rows(lake.sql("SELECT count(*) FROM t"))
     with pytest.raises(UnsupportedFeatureError, match=r"cannot read view other.v: .* or pip install"):
         lake.view("other.v").to_arrow()

@@ -152,13 +152,13 @@ def test_objects_that_are_shredded_in_part() -> None:
     with pytest.raises(CorruptFileError, match="does not name"):
         reassemble(lacking)
     twice = encoding.object_({"a": encoding.NULL}, NAMES)
-    with pytest.raises(CorruptFileError, match="at once"):
+    with pytest.raises(CorruptFileError, match="both shredded and not shredded"):
         reassemble(shredded([twice, None, None], typed, NAMES))
 
 
 def test_values_that_are_no_variants() -> None:
     both = shredded([encoding.TRUE], pa.array([1], pa.int32()), NAMES)
-    with pytest.raises(CorruptFileError, match="at once"):
+    with pytest.raises(CorruptFileError, match="both shredded and not shredded"):
         reassemble(both)
     with pytest.raises(CorruptFileError, match="uint16"):
         reassemble(shredded([None], pa.array([1], pa.uint16()), NAMES))

@@ -152,7 +152,7 @@ REJECTED = {
     "windows_of_twins": ("SELECT b, rank() OVER (ORDER BY count(*)) AS r FROM t GROUP BY ROLLUP (b, b)", "windows over a repeated grouping set"),
     "correlated_sets": ("SELECT a FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.a = t.a GROUP BY ROLLUP (c))", "within a correlated query"),
     "pivoted": ("SELECT * FROM (PIVOT t ON b IN ('v1') USING sum(a))", "."),
-    "columns": ("SELECT COLUMNS('a|b') FROM t", "the function columns"),
+    "columns": ("SELECT COLUMNS('a|b') FROM t", "function columns"),
     "correlated_rows": ("SELECT a, (SELECT c FROM u WHERE u.a = t.a) AS x FROM t", "a correlated query without an aggregate"),
     "unordered_rank": ("SELECT row_number() OVER () AS x FROM t", "row_number over a window without ORDER BY"),
     "ranges": ("SELECT sum(a) OVER (ORDER BY a RANGE BETWEEN 1 PRECEDING AND CURRENT ROW) AS x FROM t", "it has a window frame of RANGE"),

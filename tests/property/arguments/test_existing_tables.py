@@ -70,7 +70,7 @@ def test_invalid_utf8_is_never_written(lake: DuckLake, lake_address: LakeAddress
     lake.create_table("lists", pa.schema([("b", pa.list_(pa.string()))]))
     for name, column in zip(("strings", "strings", "structs", "lists"), columns, strict=True):
         for inline in (True, False):
-            with pytest.raises(SchemaError, match=rf"cannot write to main\.{name}: column 'b' holds values that are not text"):
+            with pytest.raises(SchemaError, match=rf"cannot write to main\.{name}: column 'b' has values that are not strings"):
                 lake.write(name, pa.table({"b": column}), inline=inline)
         assert lake.table(name).scan().count() == 0
     with attached(lake_address) as duck:

@@ -40,7 +40,7 @@ def test_no_row_is_deleted_on_a_wrong_count(damaged_sqlite: DamagedLake, count: 
     damaged_sqlite.edit(f"UPDATE ducklake_data_file SET record_count = {count} WHERE data_file_id = {damaged_sqlite.names['r1']}")
     lake = DuckLake.connect(damaged_sqlite.address.url)
     try:
-        with pytest.raises(CorruptFileError, match=f"holds 10 rows, but the catalog counts {count}"):
+        with pytest.raises(CorruptFileError, match=f"has 10 rows, but the catalog has record_count {count}"):
             lake.table("r").delete("b BETWEEN 'v10' AND 'v17'")
     finally:
         lake.close()
