@@ -38,8 +38,8 @@ def test_listings(lake: DuckLake, run: Run) -> None:
     assert [file["path"] for file in files] == [file.path for file in lake.table("t").list_files()]
     assert files[0]["path"] in run("files t").stdout
     assert answer(run("info --json"))["snapshot"] == 4
-    told = answer(run("info t --json"))
-    assert (told["row_count"], [column["name"] for column in told["columns"]]) == (170, ["a", "b"])
+    printed = answer(run("info t --json"))
+    assert (printed["row_count"], [column["name"] for column in printed["columns"]]) == (170, ["a", "b"])
     assert "main.t" in run("info t").stdout
     assert "data path" in run("info").stdout
 
@@ -92,7 +92,7 @@ def test_keep_last_of_one_keeps_the_newest_snapshot(lake: DuckLake, run: Run) ->
     assert [one.id for one in lake.snapshots()] == [newest]
 
 
-def test_patterns_that_no_table_matches_are_told(lake: DuckLake, run: Run) -> None:
+def test_patterns_that_no_table_matches_are_reported(lake: DuckLake, run: Run) -> None:
     for line in ("flush 'sales.*'", "merge 'sales.*' t", "rewrite 'sales.*'", "plan checkpoint 'sales.*'"):
         assert "no table matches it" in run(line).stdout, line
     (skipped,) = [step for step in answer(run("merge 'sales.*' t --json"))["steps"] if step["target"] == "sales.*"]
@@ -106,9 +106,9 @@ def test_upkeep_of_rows(lake: DuckLake, run: Run) -> None:
     lake.table("m").delete("a < 30")
     (planned,) = [step for step in answer(run("flush m --dry-run --json"))["steps"] if step["outcome"] == "planned"]
     assert (planned["target"], planned["rows"]) == ("main.m", 2)
-    told = run("flush --schema main").stdout
-    assert re.search(r"^main\.m +flushed 2 inlined rows to 1 file *$", told, re.MULTILINE)
-    assert told.splitlines()[-1].startswith("nothing to do: main.t (")
+    printed = run("flush --schema main").stdout
+    assert re.search(r"^main\.m +flushed 2 inlined rows to 1 file *$", printed, re.MULTILINE)
+    assert printed.splitlines()[-1].startswith("nothing to do: main.t (")
     assert re.search(r"^main\.m +rewrote 2 files \(\S+ KiB\) into 1 \(", run("rewrite m --delete-threshold 0.5").stdout, re.MULTILINE)
     assert run("flush m 'x*'").stdout.splitlines() == ["x*: no table matches it", "nothing to do: main.m (it has no inlined data)"]
     assert run("flush --schema other").stdout == "nothing to do: other.u (it has no inlined data)\n"
@@ -152,10 +152,10 @@ def test_doctor(lake: DuckLake, run: Run, tmp_path: Path, sqlite_address: LakeAd
     assert "failed   catalog" in nowhere.stdout
     assert "-> check --lake or DUCKLAKE_URL" in nowhere.stdout
     assert "ok       versions" in nowhere.stdout
-    asked = ("catalog", "clock", "storage", "storage, writing", "executor")
+    probes = ("catalog", "clock", "storage", "storage, writing", "executor")
     nowhere = run("doctor --spark --json", code=FOUND, DUCKLAKE_URL=f"sqlite:///{tmp_path}/nowhere.sqlite")
     outcomes = {probe["name"]: probe["outcome"] for probe in json.loads(nowhere.stdout)}
-    assert [outcomes[name] for name in asked] == ["failed", *["skipped"] * 4]
+    assert [outcomes[name] for name in probes] == ["failed", *["skipped"] * 4]
 
 
 def test_doctor_with_a_wrong_password(mysql: MySQLServer, tmp_path: Path, run: Run) -> None:
@@ -181,21 +181,21 @@ def test_doctor_with_a_file_that_another_process_has_open(tmp_path: Path, run: R
     assert "-> check the path, its permissions, and which processes have the file open" in found
 
 
-def test_doctor_tells_of_clocks_and_variables(
+def test_doctor_reports_clocks_and_variables(
     lake: DuckLake, run: Run, sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def clock() -> tuple[str, str, str]:
         probe = {probe["name"]: probe for probe in answer(run("doctor --no-write --json"))}["clock"]
         return probe["outcome"], probe["message"], probe["advice"]
 
-    for seconds, says in ((-60, "this machine is 60 s ahead of"), (60, "this machine is 60 s behind")):
+    for seconds, expected in ((-60, "this machine is 60 s ahead of"), (60, "this machine is 60 s behind")):
         there = datetime.now(UTC) + timedelta(seconds=seconds)
         with monkeypatch.context() as patch:
             # Commands take a moment to start.
             patch.setattr(Database, "now", lambda *_, there=there: there)
             patch.setattr(doctor, "datetime", SimpleNamespace(now=lambda _, there=there, off=seconds: there - timedelta(seconds=off)))
-            outcome, said, advice = clock()
-        assert (outcome, said) == ("warning", f"{says} the catalog's database")
+            outcome, message, advice = clock()
+        assert (outcome, message) == ("warning", f"{expected} the catalog's database")
         assert "with NTP" in advice
     DamagedLake(sqlite_address).edit("UPDATE ducklake_snapshot SET snapshot_time = '2099-01-01 00:00:00+00' WHERE snapshot_id = 4")
     assert clock() == (
@@ -239,8 +239,8 @@ def test_nothing_steers_the_terminal(lake: DuckLake, run: Run) -> None:
     lake.write('main."new\n\x1b[31m"', pa.table({"a\x1b[2J": ["one\ntwo\x1b[0m"]}), inline=False)
     lake.table('main."new\n\x1b[31m"').set_comment("so\rit is")
     for line in ("tables", "health", "merge", "plan checkpoint", "check --level rows", "info 'main.\"new\n\x1b[31m\"'", "doctor"):
-        told = run(line).stdout
-        assert not set(told) & set("\x1b\r"), line
+        printed = run(line).stdout
+        assert not set(printed) & set("\x1b\r"), line
     assert any(one.startswith("main.new\\n\\x1b[31m: 1 file") for one in run("health").stdout.splitlines())
     rows = run("query 'main.\"new\n\x1b[31m\"'").stdout
     assert "one\\ntwo\\x1b[0m" in rows
@@ -259,7 +259,7 @@ def test_names_with_commas(lake: DuckLake, run: Run) -> None:
     assert "there is no column 'a'" in run("merge odd --cluster-by a,c --dry-run", code=FAILED).stderr
 
 
-def test_named_lakes_are_opened_as_the_command_says(
+def test_named_lakes_are_opened_with_the_options_of_the_command(
     lake: DuckLake, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sqlite_address: LakeAddress
 ) -> None:
     """Read only for what only looks, with the settings of the command line in place of those of the file."""

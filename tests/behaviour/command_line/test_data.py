@@ -33,10 +33,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_create(run: Run, folder: Path, tmp_path: Path) -> None:
-    told = run("create sqlite:///new.sqlite --data-path files/").stdout
-    assert told == f"created sqlite:///{folder}/new.sqlite with data path {folder}/files/\n"
+    printed = run("create sqlite:///new.sqlite --data-path files/").stdout
+    assert printed == f"created sqlite:///{folder}/new.sqlite with data path {folder}/files/\n"
     assert run("tables", DUCKLAKE_URL="sqlite:///new.sqlite").stdout
-    assert "holds a lake already" in run("create sqlite:///new.sqlite --data-path files/", code=FAILED).stderr
+    assert "already holds a lake" in run("create sqlite:///new.sqlite --data-path files/", code=FAILED).stderr
     made = answer(run(f"--lake sqlite:///{tmp_path}/b.sqlite --data-path b/ create --version 1.1 --encrypted --json"))
     assert (made["version"], made["data_path"]) == ("1.1", f"{folder}/b/")
     assert DuckLake.connect(f"sqlite:///{tmp_path}/b.sqlite").info.encrypted
@@ -46,8 +46,8 @@ def test_create(run: Run, folder: Path, tmp_path: Path) -> None:
 
 def test_load_csv(lake: DuckLake, run: Run, folder: Path) -> None:
     (folder / "a.csv").write_text('id,name,code,at\n1,Ada,007,2026-01-01 10:00:00\n2,"",8,\n3,,9,2026-01-02 10:00:00\n')
-    told = run("load a.csv --into sales.people --partition-by 'bucket(4, id), day(at)' --message first").stdout
-    assert told.startswith("sales.people at snapshot 5: created, 3 rows added")
+    printed = run("load a.csv --into sales.people --partition-by 'bucket(4, id), day(at)' --message first").stdout
+    assert printed.startswith("sales.people at snapshot 5: created, 3 rows added")
     people = lake.table("sales.people")
     assert people.partition_spec is not None
     assert [key.expression for key in people.partition_spec.fields] == ["bucket(4, id)", "day(at)"]
@@ -79,7 +79,7 @@ def test_load_parquet_and_json(lake: DuckLake, run: Run, folder: Path) -> None:
     run("load rows.json --into j")
     assert lake.table("j").scan().to_arrow().to_pylist()[2:] == [{"a": 3, "n": {"x": 3}}, {"a": 4, "n": None}]
     before = lake.snapshot().id
-    for line, code, says in (
+    for line, code, expected in (
         ("load s3://bucket/a.csv --into j", FAILED, "only local files are supported"),
         ("load nothing.csv --into j", FAILED, "there is no file nothing.csv"),
         ("load one.parquet rows.json --into j", USAGE, "different formats (json, parquet)"),
@@ -88,7 +88,7 @@ def test_load_parquet_and_json(lake: DuckLake, run: Run, folder: Path) -> None:
         ("load rows.json --into j --mode upsert", USAGE, "on"),
         ("load rows.jsonl --format csv --into k --mode repeat", USAGE, "'repeat'"),
     ):
-        assert says in run(line, code=code).stderr
+        assert expected in run(line, code=code).stderr
     assert lake.snapshot().id == before
 
 
@@ -166,7 +166,7 @@ def test_holds(lake: DuckLake, run: Run) -> None:
     assert [(one["name"], one["snapshot_id"]) for one in answer(run("hold list --json"))] == [("audit", 3), ("later", 4)]
     assert "2099-01-01 00:00:00" in run("hold list").stdout
     assert run("hold remove audit").stdout == "removed the hold audit\n"
-    assert "there is no hold 'audit'" in run("hold remove audit", code=FAILED).stderr
+    assert "Hold 'audit' does not exist" in run("hold remove audit", code=FAILED).stderr
     assert "no zone" in run("hold add x --until 2099-01-01", code=USAGE).stderr
 
 
@@ -181,9 +181,9 @@ def test_undrop(lake: DuckLake, run: Run) -> None:
 def test_sort_keys_have_directions(lake: DuckLake, run: Run) -> None:
     lake.table("t").set_sorted_by(["a DESC NULLS FIRST", "b"])
     assert answer(run("info t --json"))["sorted_by"] == ["a DESC NULLS FIRST", "b ASC NULLS LAST"]
-    told = run("info t").stdout
-    assert "a DESC NULLS FIRST, b ASC NULLS LAST" in told
-    assert "file size" in told
+    printed = run("info t").stdout
+    assert "a DESC NULLS FIRST, b ASC NULLS LAST" in printed
+    assert "file size" in printed
 
 
 def test_completion_of_a_shell() -> None:

@@ -139,8 +139,8 @@ CAUSES: dict[str, Callable[[DuckLake], object]] = {
 def test_messages_are_those_of_the_library(lake: DuckLake, folder: Path, code: str) -> None:
     with pytest.raises(DuckLakeError) as caught:
         CAUSES[code](lake)
-    told = re.sub(r"ducklake-[0-9a-f-]{36}", "ducklake-UUID", str(caught.value).replace(str(folder), "/srv/lake"))
-    assert told == EXAMPLES[code]
+    printed = re.sub(r"ducklake-[0-9a-f-]{36}", "ducklake-UUID", str(caught.value).replace(str(folder), "/srv/lake"))
+    assert printed == EXAMPLES[code]
 
 
 def test_other_messages_are_in_the_code() -> None:

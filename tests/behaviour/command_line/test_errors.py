@@ -23,7 +23,7 @@ from tests.support.command import Run
 
 
 @pytest.mark.parametrize(
-    ("line", "code", "says"),
+    ("line", "code", "expected"),
     [
         ("query nope", FAILED, "no table main.nope"),
         ("tables --schema othr", FAILED, "there is no schema 'othr' at snapshot 4 (did you mean 'other'?)"),
@@ -58,15 +58,15 @@ from tests.support.command import Run
         ("quary t", USAGE, "query"),
     ],
 )
-def test_errors_are_one_line_and_a_code(lake: DuckLake, run: Run, line: str, code: int, says: str) -> None:
+def test_errors_are_one_line_and_a_code(lake: DuckLake, run: Run, line: str, code: int, expected: str) -> None:
     result = run(line, code=code)
-    assert says in result.stderr
+    assert expected in result.stderr
     assert result.stdout == ""
     assert len(result.stderr.splitlines()) == 1
-    told = run(f"{line} --json", code=code)
-    assert told.stdout == ""
-    error = json.loads(told.stderr)["error"]
-    assert (error["exit_code"], error["retriable"], says in error["message"]) == (code, False, True)
+    printed = run(f"{line} --json", code=code)
+    assert printed.stdout == ""
+    error = json.loads(printed.stderr)["error"]
+    assert (error["exit_code"], error["retriable"], expected in error["message"]) == (code, False, True)
     assert f"[{error['code']}]" in result.stderr
 
 
@@ -96,7 +96,7 @@ def test_errors_about_an_argument_name_its_option(lake: DuckLake, run: Run, line
     assert json.loads(run(f"{line} --json", code=USAGE).stderr)["error"]["details"]["command_option"] == option
 
 
-def test_errors_ask_for_nothing_that_cannot_be_typed(lake: DuckLake, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_suggest_only_arguments_of_the_command(lake: DuckLake, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lake.create_view("v", "SELECT 1 AS one")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "ducklake.toml").write_text(
@@ -112,8 +112,8 @@ def test_errors_ask_for_nothing_that_cannot_be_typed(lake: DuckLake, run: Run, t
         "sql 'SELECT * FROM v AT (VERSION => 5)'": FAILED,
         "sql 'ALTER TABLE t SET PARTITIONED BY (day_since_epoch(a))'": FAILED,
     }.items():
-        told = run(line, code=code).stderr
-        assert not re.search(r"=True|=False|\bpass \w+|migrate\(", told), told
+        printed = run(line, code=code).stderr
+        assert not re.search(r"=True|=False|\bpass \w+|migrate\(", printed), printed
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "duckdb"])
@@ -127,11 +127,11 @@ def test_an_address_that_can_never_work_is_a_wrong_call(run: Run, tmp_path: Path
         "nothing": "no catalog file",
         "x" * 300: "File name too long",
     }
-    for name, says in known.items():
+    for name, expected in known.items():
         for command in ("tables", "merge"):
-            told = run(f"{command} --json", code=USAGE, DUCKLAKE_URL=f"{kind}:///{tmp_path}/{name}")
-            error = json.loads(told.stderr)["error"]
-            assert (error["retriable"], error["exit_code"], says in error["message"]) == (False, USAGE, True)
+            printed = run(f"{command} --json", code=USAGE, DUCKLAKE_URL=f"{kind}:///{tmp_path}/{name}")
+            error = json.loads(printed.stderr)["error"]
+            assert (error["retriable"], error["exit_code"], expected in error["message"]) == (False, USAGE, True)
     assert "Lake 'folder' is not defined" in run("tables", code=USAGE, DUCKLAKE_URL="folder").stderr
     assert "check --lake or DUCKLAKE_URL" in run("doctor", code=FOUND, DUCKLAKE_URL=f"{kind}:///{tmp_path}/folder").stdout
 
@@ -159,18 +159,18 @@ def test_files_of_other_formats_are_not_lakes(tmp_path: Path) -> None:
 
 def test_the_error_of_a_restore_names_the_choices(lake: DuckLake, run: Run) -> None:
     lake.table("t").add_column("c", "int64")
-    told = run("restore t --at 1", code=USAGE).stderr
-    assert "columns 'then' restores the earlier columns too, columns 'now' keeps the present ones" in told
-    assert "(--columns)" in told
+    printed = run("restore t --at 1", code=USAGE).stderr
+    assert "columns 'then' restores the earlier columns too, columns 'now' keeps the present ones" in printed
+    assert "(--columns)" in printed
     run("restore t --at 1 --columns then")
     assert [column.name for column in lake.table("t").schema] == ["a", "b"]
 
 
 def test_without_a_command_there_is_help(run: Run) -> None:
-    for line, says in (("", "flush"), ("plan", "rewrite")):
+    for line, expected in (("", "flush"), ("plan", "rewrite")):
         result = run(line, code=USAGE)
         assert "Usage:" in result.stderr
-        assert says in result.stderr
+        assert expected in result.stderr
 
 
 def test_secrets_are_not_shown(run: Run) -> None:

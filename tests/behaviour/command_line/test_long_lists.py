@@ -34,15 +34,15 @@ def test_snapshots_and_files(lake: DuckLake, run: Run) -> None:
     assert len(lake.snapshots()) == 40
     lake.holds.add("audit", 19)
     for line in (f"plan expire {_NOW}", f"expire {_NOW} --dry-run"):
-        told = run(line).stdout.splitlines()
-        snapshots = [one for one in told if one.startswith("would expire snapshot ")]
+        printed = run(line).stdout.splitlines()
+        snapshots = [one for one in printed if one.startswith("would expire snapshot ")]
         assert [int(one.split()[3]) for one in snapshots] == [0, 1, 2, 36, 37, 38]
         time = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC"
-        assert re.fullmatch(rf"\.\.\. 32 more snapshots: 3 to 18, 20 to 35, of {time} to {time}", told[3])
-        assert [one for one in told if "more dropped tables" in one] == ["... 12 more dropped tables"]
-        assert len([one for one in told if re.fullmatch(r"\.\.\. 12 more files \(\d+\.\d KiB\)", one)]) == 1
-        assert len(told) == 23
-        assert re.fullmatch(r"would expire 38 snapshots; 18 files \(.*\) would be scheduled for deletion", told[-1])
+        assert re.fullmatch(rf"\.\.\. 32 more snapshots: 3 to 18, 20 to 35, of {time} to {time}", printed[3])
+        assert [one for one in printed if "more dropped tables" in one] == ["... 12 more dropped tables"]
+        assert len([one for one in printed if re.fullmatch(r"\.\.\. 12 more files \(\d+\.\d KiB\)", one)]) == 1
+        assert len(printed) == 23
+        assert re.fullmatch(r"would expire 38 snapshots; 18 files \(.*\) would be scheduled for deletion", printed[-1])
         planned = answer(run(f"{line} --json"))
         assert (len(planned["snapshots"]), len(planned["files"])) == (38, 18)
     done = run(f"expire {_NOW}").stdout.splitlines()
@@ -50,8 +50,8 @@ def test_snapshots_and_files(lake: DuckLake, run: Run) -> None:
     assert done[-1].startswith("expired 38 snapshots")
     for line in (f"plan cleanup {_NOW}", f"cleanup {_NOW}"):
         assert len(answer(run(f"plan cleanup {_NOW} --json"))["files"]) == 18
-        told = run(line).stdout.splitlines()
-        assert (len(told), told[3]) == (8, "... 12 more files")
+        printed = run(line).stdout.splitlines()
+        assert (len(printed), printed[3]) == (8, "... 12 more files")
     assert list(lake) == ["main.t"]
 
 
@@ -60,8 +60,8 @@ def test_orphans(lake: DuckLake, run: Run) -> None:
         path = Path(lake.info.data_path, f"ducklake-{uuid4()}.parquet")
         path.write_bytes(b"stray")
         os.utime(path, (1e9, 1e9))
-    told = run(f"plan orphans {_NOW}").stdout.splitlines()
-    assert (len(told), told[3]) == (8, "... 6 more files (30 B)")
+    printed = run(f"plan orphans {_NOW}").stdout.splitlines()
+    assert (len(printed), printed[3]) == (8, "... 6 more files (30 B)")
     assert len(answer(run(f"plan orphans {_NOW} --json"))["files"]) == 12
 
 
@@ -69,11 +69,11 @@ def test_tables_of_a_round(lake: DuckLake, run: Run) -> None:
     for number in range(10):
         for _ in range(2 if number < 8 else 1):
             lake.write(f"u{number}", pa.table({"a": range(20)}), inline=False)
-    told = run("plan checkpoint").stdout.splitlines()
-    assert "... 5 more: flush_inlined_data, skipped" in told
-    assert len([one for one in told if re.match(r"merge_adjacent_files main.u\d: planned, merge small files", one)]) == 6
-    assert any(re.match(r"\.\.\. 2 more: merge_adjacent_files, planned \(4 files, 80 rows", one) for one in told)
-    assert told[-1] == "steps: 8 planned, 26 skipped"
+    printed = run("plan checkpoint").stdout.splitlines()
+    assert "... 5 more: flush_inlined_data, skipped" in printed
+    assert len([one for one in printed if re.match(r"merge_adjacent_files main.u\d: planned, merge small files", one)]) == 6
+    assert any(re.match(r"\.\.\. 2 more: merge_adjacent_files, planned \(4 files, 80 rows", one) for one in printed)
+    assert printed[-1] == "steps: 8 planned, 26 skipped"
     assert "... 2 more tables with merged files" in run("plan merge").stdout.splitlines()
     done = run("merge").stdout.splitlines()
     assert len([one for one in done if re.match(r"main\.u\d +merged 2 files \(.*\) into 1 \(", one)]) == 8
@@ -88,9 +88,9 @@ def test_groups_of_one_table_and_failures() -> None:
     assert result.brief_lines()[2:5] == ["main.t: would merge group 2", "... 994 more groups of main.t", "main.t: would merge group 997"]
     failing = TableMerge(table="main.f", failures=("the disk is full",))
     idle = tuple(TableMerge(table=f"main.t{number}", skipped="it is new") for number in range(1000))
-    told = MergeResult(dry_run=False, tables=(*idle[:500], failing, table, *idle[500:])).brief_lines()
-    assert len(told) == 7 + 7 + 1 + 1
-    assert told[-2] == "main.f: FAILED, the disk is full"
+    printed = MergeResult(dry_run=False, tables=(*idle[:500], failing, table, *idle[500:])).brief_lines()
+    assert len(printed) == 7 + 7 + 1 + 1
+    assert printed[-2] == "main.f: FAILED, the disk is full"
 
 
 def test_files_that_lose_their_history() -> None:

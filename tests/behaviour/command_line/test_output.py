@@ -66,8 +66,8 @@ def without_reader() -> int:
 def test_a_full_disk(lake: DuckLake, write_to: WriteTo, line: str, unbuffered: str) -> None:
     code, errors = write_to(line, os.open("/dev/full", os.O_WRONLY), unbuffered)
     assert code == FAILED
-    (told,) = errors.splitlines()
-    assert "the output cannot be written (No space left on device)" in told
+    (printed,) = errors.splitlines()
+    assert "the output cannot be written (No space left on device)" in printed
 
 
 def test_a_full_disk_in_a_shell(lake: DuckLake, run: Run) -> None:

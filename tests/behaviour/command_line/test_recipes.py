@@ -127,9 +127,9 @@ def test_one_bad_table_in_the_night(place: Place) -> None:
     assert re.search(r"main\.bad: FAILED, .*there is no file", done.stdout)
     assert (files_of(place, "t"), files_of(place, "bad")) == (1, 2)
     assert not re.search(r"^(nothing )?expired", done.stdout, re.MULTILINE)
-    looked = place.run(check)
-    assert looked.stdout.splitlines()[-1].startswith("the check found problems")
-    assert "file-missing main.bad" in looked.stdout
+    checked = place.run(check)
+    assert checked.stdout.splitlines()[-1].startswith("the check found problems")
+    assert "file-missing main.bad" in checked.stdout
 
 
 def operators(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, Any]]:
@@ -183,7 +183,7 @@ def test_kubernetes(place: Place) -> None:
     done = place.run(container["command"])
     assert done.returncode == 0, done.stderr
     assert files_of(place, "t") == 1
-    # Codes that no further attempt mends must not use up the limit of attempts.
+    # Codes that another attempt does not repair must not use up the limit of attempts.
     (rule,) = spec["podFailurePolicy"]["rules"]
     assert rule["action"] == "FailJob"
     assert rule["onExitCodes"] == {"containerName": container["name"], "operator": "In", "values": [1, 2, 3]}

@@ -25,14 +25,14 @@ def on_terminal(sqlite_address: LakeAddress, forked: ForkedCommand) -> Iterator[
     nowhere = os.open(os.devnull, os.O_WRONLY)
 
     def invoke(line: str) -> list[str]:
-        ours, its = pty.openpty()
-        forked.start(line.split(), its, nowhere, {"DUCKLAKE_URL": sqlite_address.url, "COLUMNS": "80", "TERM": "xterm"})
-        os.close(its)
+        leader, follower = pty.openpty()
+        forked.start(line.split(), follower, nowhere, {"DUCKLAKE_URL": sqlite_address.url, "COLUMNS": "80", "TERM": "xterm"})
+        os.close(follower)
         text = b""
-        while (read := _read(ours)) != b"":
+        while (read := _read(leader)) != b"":
             text += read
         assert forked.wait() == 0
-        os.close(ours)
+        os.close(leader)
         return [one.rstrip() for one in re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text.decode()).splitlines()]
 
     yield invoke
@@ -67,8 +67,8 @@ def test_files(lake: DuckLake, run: Run, on_terminal: OnTerminal) -> None:
         begin, end = path.split("...")
         assert file.path.startswith(f"{lake.info.data_path}sales/orders/{begin}")
         assert file.path.endswith(end)
-    told = run("files sales.orders", COLUMNS="80").stdout
-    assert all(file.path in told for file in files)
+    printed = run("files sales.orders", COLUMNS="80").stdout
+    assert all(file.path in printed for file in files)
     # A table without partitions has no column for them.
     assert "partition" not in " ".join(on_terminal("files t"))
 
@@ -82,10 +82,10 @@ def test_listings(lake: DuckLake, run: Run, on_terminal: OnTerminal) -> None:
     lake.write("sales.orders_of_customers", pa.table({"n": range(2000)}), author="etl", message="the orders of a day", inline=False)
     for line in ("snapshots", "tables", "info", "info t"):
         assert max(map(len, on_terminal(line))) <= 80
-    told = "\n".join(on_terminal("tables"))
-    assert re.search(r"^sales\.orders_of_customers +2,000 +1 +\d+\.\d KiB +0 +0$", told, re.MULTILINE)
+    printed = "\n".join(on_terminal("tables"))
+    assert re.search(r"^sales\.orders_of_customers +2,000 +1 +\d+\.\d KiB +0 +0$", printed, re.MULTILINE)
     snapshots = on_terminal("snapshots --last 1")
-    # Each change stands on a line of its own, and the time on one.
+    # Each change stands on a line of follower own, and the time on one.
     assert re.search(r"^ +5  \d{4}-\d\d-\d\d \d\d:\d\d:\d\d  created schema sales", "\n".join(snapshots), re.MULTILINE)
     assert sum("created " in one for one in snapshots) == 2
     assert (
@@ -100,8 +100,8 @@ def test_changes_have_the_names_of_their_time(lake: DuckLake, run: Run) -> None:
     lake.drop_table("v")
     lake.create_view("w", "SELECT 1 AS one")
     lake.drop_view("w")
-    told = run("snapshots --last 6").stdout
-    assert [re.split(" {2,}", line.strip())[2] for line in told.splitlines()[2:]] == [
+    printed = run("snapshots --last 6").stdout
+    assert [re.split(" {2,}", line.strip())[2] for line in printed.splitlines()[2:]] == [
         'created schema "a,""b"""',
         "renamed table main.t to main.v",
         "altered table main.v",
@@ -117,15 +117,15 @@ def test_wide_rows_fit(lake: DuckLake, run: Run, on_terminal: OnTerminal) -> Non
     names = [f"column_{number}" for number in range(30)]
     row = dict.fromkeys(names, "a long value that goes on " * 3) | {"column_1": 12345678901234567, "column_29": None}
     lake.write("wide", pa.Table.from_pylist([row] * 3))
-    told = on_terminal("query wide")
-    assert {len(line) for line in told if line} == {len(told[0])}
-    assert len(told[0]) <= 80
-    assert [name.strip() for name in told[1].strip("│").split("│")][:2] == ["column_0", "column_1"]
-    assert "│ 12345678901234567 │" in told[3]
-    assert "NULL" in told[3]
-    told = run("query wide").stdout.splitlines()
-    assert ("a long value that goes on " * 3).strip() in told[3]
-    assert len(told) == 7
+    printed = on_terminal("query wide")
+    assert {len(line) for line in printed if line} == {len(printed[0])}
+    assert len(printed[0]) <= 80
+    assert [name.strip() for name in printed[1].strip("│").split("│")][:2] == ["column_0", "column_1"]
+    assert "│ 12345678901234567 │" in printed[3]
+    assert "NULL" in printed[3]
+    printed = run("query wide").stdout.splitlines()
+    assert ("a long value that goes on " * 3).strip() in printed[3]
+    assert len(printed) == 7
 
 
 def test_vertical_rows_are_whole(lake: DuckLake, run: Run) -> None:

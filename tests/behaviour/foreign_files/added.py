@@ -31,7 +31,7 @@ def add(duck: Oracle, table: str, path: Path | str, options: str = "") -> None:
 
 
 def numbered(data: pa.Table, **ids: int | None) -> pa.Table:
-    """The same columns with field ids; those without one lose theirs."""
+    """The same columns with field ids; those without one lose their ids."""
     fields = [field.with_metadata({FIELD_ID: str(ids[field.name])} if ids.get(field.name) is not None else {}) for field in data.schema]
     return pa.table(data.columns, schema=pa.schema(fields))
 
@@ -78,9 +78,9 @@ def check(duck: Oracle, lake: OpenLake, table: str = "t", at: int | None = None)
     source = table if at is None else f"{table} AT (VERSION => {at})"
     columns = [str(row[0]) for row in duck.rows(f"SELECT column_name FROM (DESCRIBE SELECT * FROM {source})")]
     names = [*columns, "rowid", "filename"]
-    ours = lake.scan(table, at, columns=names).to_arrow()
+    own = lake.scan(table, at, columns=names).to_arrow()
     quoted = ", ".join('"' + name.replace('"', '""') + '"' for name in names)
-    assert_same_rows(duck, ours, f"SELECT {quoted} FROM {source}")
+    assert_same_rows(duck, own, f"SELECT {quoted} FROM {source}")
 
 
 def check_everywhere(duck: Oracle, lake: OpenLake, table: str = "t") -> None:

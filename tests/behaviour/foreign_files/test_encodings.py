@@ -129,10 +129,10 @@ def test_every_form_of_a_column(oracle: OracleFactory, sqlite_address: LakeAddre
     with oracle(sqlite_address) as duck:
         lake = open_lake(sqlite_address)
         for number, case in enumerate(cases):
-            texts = [str(row[0]) for row in duck.rows(f"SELECT DISTINCT CAST(a AS VARCHAR) FROM t{number} WHERE a IS NOT NULL LIMIT 2")]
+            strings = [str(row[0]) for row in duck.rows(f"SELECT DISTINCT CAST(a AS VARCHAR) FROM t{number} WHERE a IS NOT NULL LIMIT 2")]
             # DuckDB pushes comparisons of JSON into Arrow, which has none.
-            texts = [] if case.column == "json" else texts
-            equal = [f"a = CAST('{text}' AS {case.column})" for text in texts]
+            strings = [] if case.column == "json" else strings
+            equal = [f"a = CAST('{text}' AS {case.column})" for text in strings]
             try:
                 assert_same_rows(duck, lake.scan(f"t{number}").to_arrow(), f"SELECT * FROM t{number}")
                 # What pruning and row groups leave out was not to be found.
@@ -164,7 +164,7 @@ def test_what_does_not_fit_is_an_error(oracle: OracleFactory, sqlite_address: La
 
 
 def test_byte_stream_split_integers(oracle: OracleFactory, sqlite_address: LakeAddress, tmp_path: Path) -> None:
-    """DuckDB refuses them."""
+    """DuckDB rejects them."""
     held = pa.array([1, None, -5], pa.int32())
     case = Case("integer", held, {"use_dictionary": False, "column_encoding": "BYTE_STREAM_SPLIT"})
     with oracle(sqlite_address, FILES) as duck:
@@ -275,7 +275,7 @@ def test_dropped_columns_do_not_shift_positions(oracle: OracleFactory, sqlite_ad
     assert lake.scan("t", added).to_arrow().to_pylist() == [{"b": 1, "c": 2, "a": 5}]
 
 
-def test_maps_without_ids_are_refused(oracle: OracleFactory, sqlite_address: LakeAddress, tmp_path: Path) -> None:
+def test_maps_without_ids_raise(oracle: OracleFactory, sqlite_address: LakeAddress, tmp_path: Path) -> None:
     with oracle(sqlite_address, FILES) as duck:
         duck.run("CREATE TABLE t (m MAP(VARCHAR, INTEGER))")
     data = pa.table({"m": pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int32()))})

@@ -45,7 +45,7 @@ def test_delete_files_and_other_names(reason: str, old: OldTables) -> None:
         take_files("trips", old)
 
 
-def test_directories_of_iceberg_do_not_say_the_values(old: OldTables) -> None:
+def test_directories_of_iceberg_do_not_contain_the_values(old: OldTables) -> None:
     """Read as Hive's they would make ``new+york`` of ``new york``, which is why the page says ``hive_partitioning=False``."""
     files = [task.file.file_path for task in old.trips.plan_files()]
     old.lake.create_table("t", old.trips.schema().as_arrow(), partition_by=["city"])

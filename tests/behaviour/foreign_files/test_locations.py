@@ -1,4 +1,4 @@
-"""Where files may be: absolute and relative at every level, under odd names, in other stores, and never where the user did not say."""
+"""Locations of files: absolute and relative at every level, under odd names, in other stores, and never outside of the allowed ones."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ def test_rule(path: str, data_path: str, allowed: tuple[str, ...], fine: bool) -
         check_location(path, data_path, allowed, what="data file 7")
 
 
-def test_refusals_hide_credentials() -> None:
+def test_errors_hide_credentials() -> None:
     with pytest.raises(UnsupportedFeatureError) as caught:
         check_location("s3://me:hush@b/x", "/lake/", what="data file 7")
     assert "hush" not in repr(caught.value) + str(caught.value) + str(caught.value.details)
 
 
-def test_files_beyond_the_lake_are_refused_until_allowed(oracle: OracleFactory, lake_address: LakeAddress, tmp_path: Path) -> None:
+def test_files_beyond_the_lake_raise_until_allowed(oracle: OracleFactory, lake_address: LakeAddress, tmp_path: Path) -> None:
     outside = put(tmp_path / "outside" / "x.parquet", DATA)
     inside = put(Path(lake_address.data_path) / "main" / "u" / "x.parquet", DATA)
     with oracle(lake_address, FILES) as duck:
@@ -116,9 +116,9 @@ def test_cleanup_and_merge_leave_what_is_out_of_reach(oracle: OracleFactory, sql
     change(sqlite_address, scheduling, path=f"{step}x", since="2020-01-01 00:00:00+00")
     Path(f"{outside}x").write_bytes(b"precious")
     lake = DuckLake.connect(sqlite_address.url)
-    assert "outside of the data path" in str(lake.merge_adjacent_files("t"))
+    assert "outside the data path" in str(lake.merge_adjacent_files("t"))
     result = lake.cleanup_old_files(older_than=timedelta(days=1))
-    assert [file.reason for file in result.kept] == ["it is outside of the data path, not below allowed_paths"]
+    assert [file.reason for file in result.kept] == ["it is outside the data path, not below allowed_paths"]
     assert Path(f"{outside}x").exists()
     lake.close()
 

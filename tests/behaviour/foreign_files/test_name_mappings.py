@@ -216,7 +216,7 @@ def test_a_value_that_does_not_fit_names_table_file_and_column(oracle: OracleFac
     with oracle(sqlite_address, FILES) as duck:
         duck.run("CREATE TABLE t (a INTEGER)")
         add(duck, "t", put(tmp_path / "odd.parquet", pa.table({"a": pa.array([1], pa.int32())})))
-    # Somebody puts another file in its place.
+    # Another client puts another file in its place.
     put(tmp_path / "odd.parquet", pa.table({"a": ["x"]}))
     with pytest.raises(SchemaError) as caught:
         open_lake(sqlite_address).scan("t").to_arrow()

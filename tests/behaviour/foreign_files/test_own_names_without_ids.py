@@ -24,7 +24,7 @@ IGNORE_CONF = "spark.sql.parquet.fieldId.read.ignoreMissing"
 
 
 @pytest.mark.slow
-def test_spark_refuses_or_reads_with_arrow(
+def test_spark_raises_or_reads_with_arrow(
     oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = pa.table({"a": pa.array([1, 2], pa.int32()), "b": ["x", None]})
@@ -47,14 +47,14 @@ def test_spark_refuses_or_reads_with_arrow(
         for name in held:
             scan = lake.scan(name)
             assert all(task.native for task in scan.plan().plan.tasks)
-            refused = rf"{OWN.format(list(held).index(name))} of table main\.{name} has no field id"
-            with pytest.raises(UnsupportedFeatureError, match=refused):
+            message = rf"{OWN.format(list(held).index(name))} of table main\.{name} has no field id"
+            with pytest.raises(UnsupportedFeatureError, match=message):
                 scan.to_spark(spark)
             with monkeypatch.context() as many:
                 many.setattr(native_read, "MAX_FILES_ON_DRIVER", 0)
                 # The first rows alone would come from the other file.
                 for read in (scan.to_spark(spark).collect, lambda scan=scan: scan.to_spark(spark).take(1)):
-                    with pytest.raises(PySparkException, match=refused):
+                    with pytest.raises(PySparkException, match=message):
                         read()
         with oracle(sqlite_address) as duck:
             spark.conf.set(READER_CONF, "arrow")

@@ -50,8 +50,8 @@ def cases() -> Iterator[Case]:
     yield Case("blob", pa.array(["a\\x00b", "plain", None]))
 
 
-# What DuckDB refuses, for having no counterpart, we refuse.
-REFUSED = [
+# DuckDB rejects these, as it has no counterpart, and so does this library.
+REJECTED = [
     Case("integer", pa.array([1e300])),
     Case("integer", pa.array([float("nan")])),
     Case("tinyint", pa.array([300], pa.int64())),
@@ -92,12 +92,12 @@ def test_values_are_those_of_duckdb(oracle: OracleFactory, lake_address: LakeAdd
     assert wrong == []
 
 
-def test_what_duckdb_refuses(oracle: OracleFactory, sqlite_address: LakeAddress, tmp_path: Path) -> None:
+def test_types_that_duckdb_rejects_raise(oracle: OracleFactory, sqlite_address: LakeAddress, tmp_path: Path) -> None:
     with oracle(sqlite_address, FILES) as duck:
-        made(duck, sqlite_address, REFUSED, tmp_path)
+        made(duck, sqlite_address, REJECTED, tmp_path)
     lake = open_lake(sqlite_address)
     with oracle(sqlite_address) as duck:
-        for number, case in enumerate(REFUSED):
+        for number, case in enumerate(REJECTED):
             with pytest.raises(duckdb.Error):
                 duck.rows(f"FROM t{number}")
             with pytest.raises(DuckLakeError) as caught:
@@ -134,8 +134,8 @@ def test_on_spark(oracle: OracleFactory, sqlite_address: LakeAddress, tmp_path: 
     with oracle(sqlite_address, FILES) as duck:
         duck.run("CREATE TABLE t (a TIMESTAMP)")
         add(duck, "t", put(tmp_path / "f.parquet", pa.table({"a": pa.array(FINE, pa.timestamp("ns"))})))
-        theirs = {str(row[0]) for row in duck.rows("FROM t")}
-    assert {str(row.a) for row in DuckLake.connect(sqlite_address.url).table("t").scan().to_spark(spark).collect()} == theirs
+        by_duckdb = {str(row[0]) for row in duck.rows("FROM t")}
+    assert {str(row.a) for row in DuckLake.connect(sqlite_address.url).table("t").scan().to_spark(spark).collect()} == by_duckdb
 
 
 def test_rows_are_changed_and_rewritten(oracle: OracleFactory, sqlite_address: LakeAddress, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Adding files beside other changes and other writers, and what is read of them."""
+"""Adding files next to other changes and other writers, and reads of them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_spark_output_directory(sqlite_address: LakeAddress, folder: Path, spa
         check_everywhere(duck, open_lake(sqlite_address))
     assert lake.table("t").scan(where="g = 1 AND h = 0").plan().plan.pruning.files_kept < done.files_added / 2
     assert lake.table("t").scan(where="g = 2").to_spark(spark).count() == 333
-    # The refusal of an executor is the same error.
+    # An executor raises the same error.
     lake.create_table("u", pa.schema([("a", pa.int32()), ("b", pa.string()), ("g", pa.int32()), ("h", pa.int64())]))
     with pytest.raises(SchemaError, match="does not fit column 'a'"):
         lake.add_data_files("u", folder / "out", spark=spark, allow_duplicates=True)
@@ -177,9 +177,9 @@ def test_missing_columns_have_their_default(sqlite_address: LakeAddress, folder:
     with attached(sqlite_address) as duck:
         check_everywhere(duck, open_lake(sqlite_address))
         for where in ("c IS NULL", "d = 5", "d < 6", "s.w IS NULL", "c > 8"):
-            ours = lake.table("t").scan(["a", "c", "d"], where=where).to_arrow() if "." not in where else None
-            if ours is not None:
-                assert_same_rows(duck, ours, f"SELECT a, c, d FROM t WHERE {where}")
+            own = lake.table("t").scan(["a", "c", "d"], where=where).to_arrow() if "." not in where else None
+            if own is not None:
+                assert_same_rows(duck, own, f"SELECT a, c, d FROM t WHERE {where}")
         assert duck.rows("SELECT count(*) FILTER (c IS NULL), min(d), max(d) FROM t") == [(3, 5, 50)]
         duck.run("INSERT INTO t VALUES (9, 'c', 11, NULL, 60)")
         assert duck.rows("SELECT count(*) FROM t WHERE c IS NULL") == [(3,)]
@@ -274,14 +274,14 @@ def test_the_same_step_run_twice(lake: DuckLake, folder: Path) -> None:
 
 
 def test_where_the_reference_loses_rows(sqlite_address: LakeAddress, tmp_path: Path, folder: Path) -> None:
-    """What docs/reference/differences.md says of it, so that it is told when it changes."""
-    (tmp_path / "theirs").mkdir()
-    theirs = sqlite_lake(tmp_path / "theirs")
+    """docs/reference/differences.md describes this: the test fails when DuckDB changes it."""
+    (tmp_path / "by_duckdb").mkdir()
+    by_duckdb = sqlite_lake(tmp_path / "by_duckdb")
     narrow = put(folder / "narrow.parquet", pa.table({"f": pa.array([0.1, 0.05], pa.float32())}))
     lacking = put(folder / "lacking.parquet", A.select(["a"]))
     ddl = ("CREATE TABLE f (f DOUBLE)", "CREATE TABLE m (a INTEGER, c INTEGER)", "INSERT INTO m VALUES (1, 7)")
     strict = "CREATE TABLE n (a INTEGER NOT NULL, b VARCHAR)"
-    with attached(theirs, "DATA_INLINING_ROW_LIMIT 0") as duck:
+    with attached(by_duckdb, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run(*ddl, strict)
         add(duck, "f", narrow)
         add(duck, "m", lacking, "allow_missing => true")

@@ -1,4 +1,4 @@
-"""Files that somebody else wrote become part of a table: the same catalog rows as DuckDB's for the same call, and the same rows."""
+"""Files of other writers become part of a table: the same catalog rows as DuckDB's for the same call, and the same rows."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ G4 = A.append_column("g", pa.array([4, 4, 4], pa.int32()))
 
 
 class Case:
-    """Files, a table, and calls; each call is the paths and the options of DuckDB's function, which are ours too."""
+    """Files, a table, and calls; each call is the paths and the options of DuckDB's function."""
 
     def __init__(self, ddl: str | tuple[str, ...], files: dict[str, pa.Table], *calls: tuple[str | list[str], dict[str, Any]]) -> None:
         self.ddl = (ddl,) if isinstance(ddl, str) else ddl
@@ -83,7 +83,7 @@ COMPARED = (
     "snapshot",
     "snapshot_changes",
 )  # fmt: skip
-# Columns of the case "types" whose bounds are other texts, each of which must really differ, and why.
+# Columns of the case "types" whose bounds are other strings, each of which must really differ, and why.
 OTHER_BOUNDS = {
     "f": "DuckDB writes a FLOAT's 0.1, which is below what a DOUBLE column reads",
     "dec": "as in written files we give all digits of the column",
@@ -105,25 +105,25 @@ def test_on_every_catalog_database(lake_address: LakeAddress, tmp_path: Path, fo
 
 def compare_with_the_reference(lake_address: LakeAddress, tmp_path: Path, folder: Path, name: str) -> None:
     case = CASES[name]
-    (tmp_path / "theirs").mkdir()
-    theirs = sqlite_lake(tmp_path / "theirs")
+    (tmp_path / "by_duckdb").mkdir()
+    by_duckdb = sqlite_lake(tmp_path / "by_duckdb")
     for relative, data in case.files.items():
         put(folder / relative, data)
 
     def whole(paths: str | list[str]) -> list[str]:
         return [str(folder / path) for path in ([paths] if isinstance(paths, str) else paths)]
 
-    with attached(theirs, "DATA_INLINING_ROW_LIMIT 0") as duck:
+    with attached(by_duckdb, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run(*case.ddl)
         for paths, options in case.calls:
             given = ", ".join(f"{key} => {value}" for key, value in options.items())
-            texts = ", ".join("'" + path.replace("'", "''") + "'" for path in whole(paths))
-            duck.run(f"CALL ducklake_add_data_files('lake', 't', [{texts}]{', ' if given else ''}{given})")
+            quoted = ", ".join("'" + path.replace("'", "''") + "'" for path in whole(paths))
+            duck.run(f"CALL ducklake_add_data_files('lake', 't', [{quoted}]{', ' if given else ''}{given})")
     lake = prepared(lake_address, *case.ddl)
     for paths, options in case.calls:
         given = whole(paths)
         lake.add_data_files("t", given if len(given) > 1 else given[0], allow_duplicates=True, **options)
-    expected = dump_catalog(theirs)
+    expected = dump_catalog(by_duckdb)
     found = dump_catalog(lake_address, expected)
     others = [place for place, column in enumerate(TYPES.column_names, 1) if column in OTHER_BOUNDS] if name == "types" else []
     for table in COMPARED:

@@ -1,4 +1,4 @@
-"""Files that cannot be added, and what is said of them."""
+"""Files that cannot be added, and their errors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def touch(path: Path, content: bytes) -> Path:
     return path
 
 
-REFUSALS: dict[str, tuple[str, Callable[[Path], Any], dict[str, Any], type[DuckLakeError], str]] = {
+REJECTED: dict[str, tuple[str, Callable[[Path], Any], dict[str, Any], type[DuckLakeError], str]] = {
     "nothing there": (AB, lambda f: f / "none.parquet", {}, NotFoundError, "No file to add"),
     "an empty folder": (AB, lambda f: f, {}, NotFoundError, "No file to add"),
     "a pattern without files": (AB, lambda f: str(f / "*.parquet"), {}, NotFoundError, "No file to add"),
@@ -58,9 +58,9 @@ REFUSALS: dict[str, tuple[str, Callable[[Path], Any], dict[str, Any], type[DuckL
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", REFUSALS)
-def test_refusals(sqlite_address: LakeAddress, folder: Path, name: str) -> None:
-    ddl, make, options, error, message = REFUSALS[name]
+@pytest.mark.parametrize("name", REJECTED)
+def test_files_that_cannot_be_added_raise(sqlite_address: LakeAddress, folder: Path, name: str) -> None:
+    ddl, make, options, error, message = REJECTED[name]
     lake = prepared(sqlite_address, ddl)
     before = lake.snapshot().id
     paths = make(folder)
