@@ -118,7 +118,7 @@ def test_cleanup_and_merge_leave_what_is_out_of_reach(oracle: OracleFactory, sql
     lake = DuckLake.connect(sqlite_address.url)
     assert "outside the data path" in str(lake.merge_adjacent_files("t"))
     result = lake.cleanup_old_files(older_than=timedelta(days=1))
-    assert [file.reason for file in result.kept] == ["it is outside the data path, not below allowed_paths"]
+    assert [file.reason for file in result.kept] == ["it is outside the data path, and not below allowed_paths"]
     assert Path(f"{outside}x").exists()
     lake.close()
 
