@@ -290,7 +290,7 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
             if not absent:
                 raise
             if not self.create_if_missing:
-                raise NotALakeError(f"{_without_advice(error)}; set create_if_missing=True on the resource to create a lake") from error
+                raise NotALakeError(f"{_without_advice(error)}. Set create_if_missing=True on the resource to create a lake") from error
         from ducklake_core import DuckLake
 
         self._reject_second_lake()
@@ -462,7 +462,7 @@ def _merged(fields: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, 
 
 def _without_advice(error: DuckLakeError) -> str:
     """Return the message of an error without its advice, which addresses callers of the Python API."""
-    return error.message.partition("; ")[0]
+    return error.message.partition(". Create a lake ")[0]
 
 
 def _rebuild(cls: type[DuckLakeResource], settings: dict[str, Any]) -> DuckLakeResource:

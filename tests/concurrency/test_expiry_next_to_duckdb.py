@@ -115,7 +115,7 @@ def test_plan_and_result_name_the_transaction(address: LakeAddress, lake: DuckLa
         assert [one.id for one in result.held] == [base, base + 1]
         text = f"kept snapshot {base + 1} of .*: a transaction of another program \\(PostgreSQL process \\d+, open since .* UTC\\) needs it"
         assert any(re.match(text, line) for line in result.lines())
-    assert "held as 'audit'; a transaction" in done.held[0].reason
+    assert "held by 'audit'; a transaction" in done.held[0].reason
     assert {step.outcome for step in done.steps if step.target in {f"snapshot {base}", f"snapshot {base + 1}"}} == {"skipped"}
 
 

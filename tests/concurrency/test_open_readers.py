@@ -19,7 +19,7 @@ from ducklake_core.lake import DuckLake
 from tests.support.oracle import LakeAddress
 
 _ROWS = pa.table({"a": [2]})
-_CAUSE = "another connection has a read transaction open on the catalog"
+_CAUSE = "Another connection has an open read transaction on the catalog"
 _DUCKDB = """
 import sys
 from tests.support.oracle import new_connection

@@ -85,7 +85,7 @@ def test_logins_and_databases_that_postgresql_rejects_are_permanent_errors(postg
             first, metadata, computed = shown(DuckLakeResource(catalog=catalog, storage=storage, create_if_missing=True))
             assert computed == 1, first
             assert time.monotonic() - began < 4
-            assert first.startswith("table main.things: the database")
+            assert first.startswith("table main.things: The database")
             assert ("does not exist" if state == "3D000" else "rejected the login") in first
             assert "wrong" not in first
             assert (metadata["table"], metadata["error_code"], metadata["sqlstate"]) == ("main.things", "catalog", state)
@@ -96,7 +96,7 @@ def test_a_server_that_is_away_is_retried_and_shown_with_metadata(tmp_path: Path
         taken.bind(("127.0.0.1", 0))
         catalog = PostgresCatalog(host="127.0.0.1", port=taken.getsockname()[1], user="u", database="d")
         first, metadata, computed = shown(DuckLakeResource(catalog=catalog, storage=LocalStorage(data_path=str(tmp_path))))
-    assert first.startswith("table main.things: the catalog postgresql")
+    assert first.startswith("table main.things: The catalog postgresql")
     assert "cannot be reached" in first
     assert (metadata["error_code"], computed) == ("catalog-unavailable", 2)
 

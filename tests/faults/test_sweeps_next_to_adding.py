@@ -191,5 +191,5 @@ def test_files_that_duckdb_adds_meanwhile_are_reported(sqlite_address: LakeAddre
     monkeypatch.setattr(type(lake.database), "without_commits", property(lambda database: lambda: Late(database)))
     done = lake.delete_orphaned_files(**ALL)
     assert [Path(file.path) for file in done.failed] == [path]
-    assert "the catalog contains it now" in done.failed[0].reason
+    assert "the catalog contains a missing file" in done.failed[0].reason
     lake.close()

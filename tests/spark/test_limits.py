@@ -23,6 +23,6 @@ def test_a_limit_returns_so_many_rows_of_few_files(spark: SparkSession, sqlite_a
     assert table.scan(where="i % 2 = 1", limit=7).to_spark(spark).count() == 7
     assert table.limit(0).to_spark(spark).count() == 0
     assert table.insertions(0).limit(5).to_spark(spark).count() == 5
-    with pytest.raises(UsageError, match="32 bits"):
+    with pytest.raises(UsageError, match="Spark supports at most 2,147,483,647"):
         table.limit(2**31).to_spark(spark)
     lake.close()

@@ -194,7 +194,7 @@ def test_no_such_range(small: DuckLake) -> None:
     assert small.changed_tables(0).tables == ()
     assert small.changed_tables(77) == small.changed_tables(77, tables={"t": []})
     assert small.changed_tables(77).before is None
-    with pytest.raises(NotFoundError, match="there is no snapshot 5"):
+    with pytest.raises(NotFoundError, match="Snapshot 5 does not exist"):
         small.changed_tables(0, 5)
 
 

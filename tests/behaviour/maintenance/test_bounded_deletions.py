@@ -84,7 +84,7 @@ def test_a_checkpoint_hands_on(lake: DuckLake) -> None:
         lake.checkpoint(keep_last=0)
     with pytest.raises(UsageError, match="max_concurrency"):
         lake.checkpoint(max_concurrency=0)
-    assert lake.checkpoint(dry_run=True).verbs[1].skipped == "the option expire_older_than is not set"
+    assert lake.checkpoint(dry_run=True).verbs[1].skipped == "option expire_older_than is not set"
     planned = lake.checkpoint(keep_last=1, min_age="0 seconds", dry_run=True).verbs[1].result
     assert planned is not None
     assert len(planned.steps) >= last

@@ -43,7 +43,7 @@ def test_repair_takes_the_drop_back(sqlite_address: LakeAddress, kinds: list[str
         assert found.by_code == {"schema-missing": len(kinds)}
         assert all(finding.is_repairable for finding in found)
         done = lake.check(repair=True)
-        assert done.repairs == (f"took back the drop of schema s at snapshot {dropped}, as it is not empty",)
+        assert done.repairs == (f"undid the drop of schema s at snapshot {dropped}, because it is not empty",)
         assert lake.snapshot().id == done.repair_snapshot_id == dropped + 1
         assert lake.snapshot().changes == 'created_schema:"s"'
         assert lake.check(level="rows").findings == ()
@@ -75,7 +75,7 @@ def test_a_repaired_schema_avoids_taken_names(sqlite_address: LakeAddress) -> No
         lake.create_schema("S")
         lake.write("S.t", pa.table({"a": [5]}))
         done = lake.check(repair=True)
-        assert done.repairs == (f"took back the drop of schema s_2 at snapshot {dropped}, as it is not empty",)
+        assert done.repairs == (f"undid the drop of schema s_2 at snapshot {dropped}, because it is not empty",)
         assert lake.check(level="rows").findings == ()
     with attached(sqlite_address) as duck:
         assert (duck.value("SELECT sum(a) FROM s.t"), duck.value("SELECT sum(a) FROM s_2.t"), duck.value("SELECT a FROM s_2.v")) == (

@@ -27,7 +27,7 @@ def test_a_clock_that_was_set_back_makes_no_snapshot_older(sqlite_address: LakeA
     backdate(sqlite_address, {place: now - timedelta(hours=hour) for place, hour in enumerate(hours)})
     assert expire(sqlite_address, older_than="7 days", dry_run=True).snapshot_ids == (0, 2)
     assert expire(sqlite_address, keep_last=2, dry_run=True).snapshot_ids == (0, 2)
-    with pytest.raises(UsageError, match=r"snapshots \[4\] are younger"):
+    with pytest.raises(UsageError, match=r"Snapshots \[4\] of versions are younger"):
         expire(sqlite_address, versions=[2, 4])
     assert expire(sqlite_address, versions=[4], min_age=NOW, dry_run=True).snapshots[0].time == now - timedelta(hours=700)
 

@@ -62,7 +62,7 @@ def _all_is_as_before(lake_address: LakeAddress, options: str) -> None:
         ended = reader.connection.execute(select(reader.catalog["delete_file"].c.data_file_id)).scalars().all()
         assert len(ended) == len(set(ended)), "one delete file of each data file"
     again = lake.flush_inlined_data()
-    assert {step.reason for step in again.skipped_steps} == {"nothing of it is inlined"}
+    assert {step.reason for step in again.skipped_steps} == {"it has no inlined data"}
     assert len(again.skipped_steps) == len(again.steps)
     lake.close()
     with attached(lake_address, options) as duck:
@@ -135,8 +135,8 @@ def test_only_the_requested_tables_are_flushed(sqlite_address: LakeAddress) -> N
     assert one.table == "main.t"
     assert one.snapshot is not None
     assert {t.table: t.skipped for t in lake.flush_inlined_data(schema="main").tables if t.skipped} == {
-        "main.p": "its option auto_compact is false",
-        "main.t": "nothing of it is inlined",
+        "main.p": "option auto_compact is false",
+        "main.t": "it has no inlined data",
     }
     with pytest.raises(NotFoundError):
         lake.flush_inlined_data("nothing")

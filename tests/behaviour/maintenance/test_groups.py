@@ -189,7 +189,7 @@ def test_small_neighbours_join_a_rewrite(sqlite_address: LakeAddress) -> None:
     before, reported, newest = readings(sqlite_address), change_feeds(sqlite_address), lake.snapshot().id
     plan = lake.rewrite_data_files("t", delete_threshold=0.5, dry_run=True)
     assert [(group.files, group.neighbours, group.deleted_rows, group.live_rows) for group in plan.tables[0].groups] == [(3, 2, 5, 25)]
-    assert "2 small files" in plan.steps[0].reason
+    assert "2 adjacent small files" in plan.steps[0].reason
     lake.set_option("target_file_size", 100, table="t")
     (full,) = lake.rewrite_data_files("t", delete_threshold=0.5, dry_run=True).tables
     assert [(group.files, group.neighbours) for group in full.groups] == [(1, 0)], "the group is full"

@@ -117,7 +117,7 @@ def test_limits_and_options(lake_address: LakeAddress) -> None:
     with attached(lake_address) as duck:
         duck.run("CALL lake.set_option('auto_compact', false, table_name => 't')")
     (only,) = lake.merge_adjacent_files("t").tables
-    assert only.skipped == "its option auto_compact is false"
+    assert only.skipped == "option auto_compact is false"
     assert only.snapshot is None
     with pytest.raises(UsageError, match="min_file_size"):
         lake.merge_adjacent_files("t", min_file_size=10, max_file_size=5)

@@ -143,7 +143,7 @@ def test_files_without_snapshot_ids_need_permission(tmp_path: Path) -> None:
     lake = DuckLake.connect(old.address.url)
     before = _catalog(old)
     for dry_run in (True, False):
-        with pytest.raises(UnsupportedFeatureError, match="1 merged files") as caught:
+        with pytest.raises(UnsupportedFeatureError, match="1 merged file") as caught:
             lake.migrate(dry_run=dry_run)
         assert caught.value.details["paths"] == (str(path),)
     assert _catalog(old) == before
@@ -177,7 +177,7 @@ def test_two_migrators_at_once(made: Callable[[str], OldLake]) -> None:
         assert lake.table("numbers").scan().count() == 59
         lake.set_option("auto_compact", True)
     late = lakes[0].migrate()
-    assert str(late) == "the catalog has version 1.0 already"
+    assert str(late) == "the catalog already has version 1.0"
 
 
 def test_a_migration_that_fails_changes_nothing(made: Callable[[str], OldLake], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,7 +203,7 @@ def test_a_migration_that_fails_changes_nothing(made: Callable[[str], OldLake], 
     changed = _catalog(old)
     with pytest.raises(CatalogVersionError, match="Connect to it again"):
         lake.migrate()
-    with pytest.raises(CatalogCorruptError, match="nothing was changed"):
+    with pytest.raises(CatalogCorruptError, match="Nothing was changed"):
         DuckLake.connect(old.address.url).migrate()
     assert _catalog(old) == changed
 

@@ -104,11 +104,11 @@ def test_thresholds_and_scopes(sqlite_address: LakeAddress) -> None:
     assert lake.rewrite_data_files("emptied", dry_run=True).files_rewritten == lake.rewrite_data_files(dry_run=True).files_rewritten == 1
     lake.set_option("rewrite_delete_threshold", 0.5, table="t")
     plan = {t.table: t for t in lake.rewrite_data_files(dry_run=True).tables}
-    assert (plan["main.t"].files_rewritten, plan["main.t"].left) == (1, (("less than 50% of their rows are deleted", 2),))
-    assert plan["main.sorted"].left == (("less than 95% of their rows are deleted", 2),)
+    assert (plan["main.t"].files_rewritten, plan["main.t"].left) == (1, (("less than 50% of the rows are deleted", 2),))
+    assert plan["main.sorted"].left == (("less than 95% of the rows are deleted", 2),)
     assert [t.table for t in lake.rewrite_data_files("sorted", delete_threshold=0.3, dry_run=True).tables] == ["main.sorted"]
     lake.set_option("auto_compact", False, schema="main")
-    assert {t.skipped for t in lake.rewrite_data_files(delete_threshold=0).tables} == {"its option auto_compact is false"}
+    assert {t.skipped for t in lake.rewrite_data_files(delete_threshold=0).tables} == {"option auto_compact is false"}
     with pytest.raises(UsageError, match="delete_threshold"):
         lake.rewrite_data_files(delete_threshold=1.5)
     with pytest.raises(NotFoundError):

@@ -55,7 +55,7 @@ def test_flush_and_expiry_leave_one_table(lake: DuckLake, lake_address: LakeAddr
     assert [one.superseded for one in planned.tables] == [one.superseded for one in done.tables] == [6]
     newest = registered(lake_address)
     assert len(newest) == 1
-    assert lake.flush_inlined_data().tables[0].skipped == "nothing of it is inlined"
+    assert lake.flush_inlined_data().tables[0].skipped == "it has no inlined data"
     lake.expire_snapshots(**_ALL, dry_run=True)
     assert len(physical(lake_address)) == 7
     lake.expire_snapshots(**_ALL)

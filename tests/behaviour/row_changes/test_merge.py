@@ -109,7 +109,7 @@ def test_rows_without_a_source(twins: Twins) -> None:
     )
     assert (done.rows_deleted, done.rows_added, done.files_removed) == (5, 1, 0)
     same_as_plain(twins)
-    with pytest.raises(UsageError, match="executed already"):
+    with pytest.raises(UsageError, match="has already run"):
         merge.execute()
 
 

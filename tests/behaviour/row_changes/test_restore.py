@@ -138,7 +138,7 @@ def test_impossible_restores_raise(twins: Twins) -> None:
     with pytest.raises(UsageError, match="'now' or 'then'"):
         table.restore(2, columns="both")  # type: ignore[arg-type]
     table.set_partitioned_by(["b"])
-    with pytest.raises(UsageError, match="partitioned by 'b', which it did not have then"):
+    with pytest.raises(UsageError, match="partitioned by 'b', which it did not have at that snapshot"):
         table.restore(2, columns="then")
     table.reset_partitioned_by()
     for missing in (0, 99):

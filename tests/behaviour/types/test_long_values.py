@@ -201,7 +201,7 @@ def test_a_value_that_postgresql_rejects_is_named(postgres: Any, tmp_path: Any) 
     with psycopg.connect(make_url(address.url).set(drivername="postgresql").render_as_string()) as connection:
         connection.execute("CREATE INDEX views_by_text ON ducklake_view (sql)")
     query = f"SELECT '{_random_string(1, 20_000)}' AS x"
-    with pytest.raises(CatalogError, match=r"a statement or a value is longer than the catalog .* accepts \(index row") as caught:
+    with pytest.raises(CatalogError, match=r"A statement or a value is longer than the catalog .* accepts \(index row") as caught:
         lake.sql(f"CREATE VIEW v AS {query}")
     assert type(caught.value) is CatalogError
     assert not caught.value.retriable

@@ -189,8 +189,8 @@ def test_repair_takes_back_the_drop_of_nested_schemas(sqlite_address: LakeAddres
     again = DuckLake.connect(sqlite_address.url)
     again.expire_snapshots(keep_last=1, min_age=dt.timedelta(0))
     assert sorted(again.check(repair=True).repairs) == [
-        f"took back the drop of schema a at snapshot {newest}, as it is not empty",
-        f"took back the drop of schema a.b at snapshot {newest}, as it is not empty",
+        f"undid the drop of schema a at snapshot {newest}, because it is not empty",
+        f"undid the drop of schema a.b at snapshot {newest}, because it is not empty",
     ]
     assert faults(again) == []
     assert _values(again, "a.b.t") == list(range(5))

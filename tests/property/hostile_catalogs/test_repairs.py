@@ -31,7 +31,7 @@ def test_a_repair_widens_no_bounds_to_those_of_files_that_are_wrong(sqlite_addre
         )
         found = lake.check(level="rows", repair=True)
         assert found.by_code == {"statistics-narrow": 1, "table-bounds-narrow": 1}
-        assert not any(" to " in line for line in found.repairs)
+        assert not any("60" in line for line in found.repairs)
         assert lake.check(level="rows").by_code == {}
     with attached(sqlite_address) as duck:
         assert duck.value("SELECT count(*) FROM t WHERE a = 77") == 1

@@ -176,7 +176,7 @@ def test_changes_since_the_check_are_kept(lake_address: LakeAddress, monkeypatch
         found = lake.check(repair=True)
         assert found.by_code == {"inlined-delete-orphaned": 2}
         assert [line for line in found.repairs if "inlined deletes" in line] == [
-            f"forgot the inlined deletes of data file 999 in table {table}, as no table has that file"
+            f"deleted the inlined deletes of data file 999 in table {table}, because no table has that file"
         ]
 
 

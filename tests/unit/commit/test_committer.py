@@ -199,7 +199,7 @@ def test_expired_is_not_never(lake: HandmadeLake, oracle: Callable[..., Any]) ->
     assert found is not None
     assert found.id == created.id + 1
     for commit_id in ("first", "never"):
-        with pytest.raises(CommitOutcomeUnknownError, match="1 of 3 snapshots were expired"):
+        with pytest.raises(CommitOutcomeUnknownError, match="1 of 3 snapshots have expired"):
             committer.find_commit_or_raise(commit_id)
 
 
@@ -262,7 +262,7 @@ def test_a_server_process_killed_at_commit(postgres: Any, tmp_path: Path) -> Non
 
 
 def test_nothing_to_do_is_no_snapshot(lake: HandmadeLake) -> None:
-    with pytest.raises(UsageError, match="without changes"):
+    with pytest.raises(UsageError, match="contains no changes"):
         Committer(lake.database).commit(lake.staged())
 
 

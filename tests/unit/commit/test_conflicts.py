@@ -172,7 +172,7 @@ def test_message_names_table_both_changes_and_what_to_do() -> None:
     found = find_conflict(staged(OWN["insert"]), head("inserted_into_table:7", "altered_table:7"))
     assert found is not None
     assert found.rule == "insert-altered_table"
-    for part in ("insert into table sales.t", "altered it", "snapshot 7", "run the write again"):
+    for part in ("insert into table sales.t", "altered it", "snapshot 7", "Run the write again"):
         assert part in found.message
 
 

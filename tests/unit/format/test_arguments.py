@@ -72,7 +72,7 @@ def test_commit_options_are_checked_by_name_and_type() -> None:
     for wrong in ({"author": 5}, {"message": "a\0"}, {"extra_info": 5}, {"extra_info": {1: 2}}, {"commit_id": ""}):
         with pytest.raises(UsageError, match=next(iter(wrong))):
             arguments.check_commit(wrong)
-    with pytest.raises(UsageError, match=r"Unexpected argument 'aut'\. Commit options are author, message, extra_info and commit_id\."):
+    with pytest.raises(UsageError, match=r"Unexpected argument 'aut'\. Commit options are author, message, extra_info and commit_id"):
         arguments.check_commit({"aut": "me"})
-    with pytest.raises(UsageError, match=r"Unexpected argument 'commit_id'\. Commit options are author, message and extra_info\."):
+    with pytest.raises(UsageError, match=r"Unexpected argument 'commit_id'\. Commit options are author, message and extra_info"):
         arguments.check_commit({"commit_id": "c-1"}, arguments.COMMIT_MESSAGE)

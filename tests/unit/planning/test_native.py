@@ -58,7 +58,7 @@ RETYPED = {1: (version(1, 6, "int32"), version(6, None, "int64"))}
         (replace(FILE, directory=""), PLAIN, None, "field ids"),
         (replace(FILE, mapping_id=0), PLAIN, None, "by name"),
         (FILE, features(column(1, TIME)), None, "time"),
-        (FILE, features(replace(column(1, INT32), name="_DuckLake_hash")), None, "called like"),
+        (FILE, features(replace(column(1, INT32), name="_DuckLake_hash")), None, "has the name of a column"),
         (FILE, features(column(1, ListType(element=column(2, TIME)))), None, "time"),
         (FILE, features(column(1, DecimalType(precision=38, scale=2))), None, None),
         # Added later: NULL without a default, which Spark gives too.

@@ -179,7 +179,7 @@ def test_a_locked_sqlite_file_is_busy_soon_and_free_later(sqlite_address: LakeAd
 
 def test_errors_of_a_file_name_no_server(tmp_path: Path) -> None:
     with (
-        pytest.raises(CatalogUnavailableError, match="check the path, its permissions, and its disk"),
+        pytest.raises(CatalogUnavailableError, match="Check the path, its permissions, and its disk"),
         Database(parse_catalog_url(f"sqlite:{tmp_path}")).read(),
     ):
         pass

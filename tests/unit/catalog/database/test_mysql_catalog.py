@@ -77,7 +77,7 @@ def test_certificates_are_verified(mode: str, verified: ssl.VerifyMode, named: b
         ("ssl_ca={}/no.pem", "ssl_ca="),
         ("ssl_ca=a%00b", "ssl_ca="),
         ("ssl_mode=required&ssl_cert={}/no.pem&ssl_key={}/no.pem", "ssl_cert=.*, ssl_key="),
-        ("ssl_mode=required&ssl_key={}/no.pem", "give both"),
+        ("ssl_mode=required&ssl_key={}/no.pem", "Pass both"),
         ("ssl_mode=required&ssl_cipher=none", "ssl_cipher=none"),
     ],
 )

@@ -44,8 +44,8 @@ def test_expired_entries(log: LakeAddress, oracle: OracleFactory, expired: int) 
     with database.read() as connection:
         assert search_log(connection, database.tables, "unknown") == LogSearch(is_mentioned=False, is_whole=False)
         assert search_log(connection, database.tables, TEXT).is_mentioned == (expired != 2)
-        assert expired_among(connection, database.tables) == "1 of 4 snapshots were expired"
-        assert expired_among(connection, database.tables, expired) == f"snapshot {expired} was expired"
+        assert expired_among(connection, database.tables) == "1 of 4 snapshots have expired"
+        assert expired_among(connection, database.tables, expired) == f"snapshot {expired} has expired"
         assert expired_among(connection, database.tables, 3) is None
     database.close()
 
