@@ -14,7 +14,7 @@ import duckdb
 import psycopg
 
 from ducklake_core import DuckLake
-from ducklake_core.errors import DuckLakeError
+from ducklake_core.errors import DuckLakeError, NotFoundError
 from tests.chaos.changes import TABLES
 from tests.chaos.lake import FIRST_SNAPSHOT, Run, TableRead, duckdb_connection, query, read_with_duckdb, read_with_library
 from tests.chaos.ledger import Ledger, ReadFailure
@@ -68,21 +68,26 @@ def read_during_run(run: Run, name: str) -> None:
 
 
 def read_after_run(run: Run, name: str) -> None:
-    """Read the newest snapshot and some random ones. An error of the library ends the process, which is a violation."""
+    """Read the newest snapshot and some random ones. Errors of the library but missing files end the process, which is a violation."""
     ledger = Ledger(run.folder, name)
     lake = DuckLake.connect(run.address.url)
     *older, newest = _readable(lake)
     chosen = [newest, *random.Random(run.seed).sample(older, min(_FINAL_READS - 1, len(older)))]
-    read = {snapshot: {table: read_with_library(lake, table, snapshot) for table in TABLES} for snapshot in chosen}
+    read = {}
+    for snapshot in chosen:
+        try:
+            read[snapshot] = {table: read_with_library(lake, table, snapshot) for table in TABLES}
+        except NotFoundError as error:
+            ledger.append(_failure(run, "library", snapshot, error))
     lake.close()
     connection = duckdb_connection(run, read_only=True)
-    for snapshot in chosen:
+    for snapshot, by_table in read.items():
         read_by_duckdb: dict[str, TableRead] = {}
         try:
             read_by_duckdb = {table: read_with_duckdb(connection, table, snapshot) for table in TABLES}
         except duckdb.Error as error:
             ledger.append(_failure(run, "DuckDB", snapshot, error))
-        save_observation(run, f"{name}-{snapshot:06}", Observation(snapshot, snapshot == newest, read[snapshot], read_by_duckdb))
+        save_observation(run, f"{name}-{snapshot:06}", Observation(snapshot, snapshot == newest, by_table, read_by_duckdb))
 
 
 def _readable(lake: DuckLake) -> list[int]:

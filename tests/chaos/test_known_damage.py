@@ -15,10 +15,10 @@ from tests.chaos.duckdb_writer import DuckDBWriter
 from tests.chaos.history import read_history
 from tests.chaos.lake import Run, create_lake, read_with_duckdb, read_with_library
 from tests.chaos.ledger import FlushBegan, FlushEnded, Intent, Ledger, Result, Success
-from tests.chaos.reader import Observation, save_observation
+from tests.chaos.reader import Observation, read_after_run, save_observation
 from tests.chaos.verification import verify
 from tests.support.oracle import LakeAddress, sqlite_lake
-from tests.support.postgres import PostgresServer
+from tests.support.postgres import PostgresServer, reject_drops
 
 
 def _new_run(folder: Path, catalog: str, address: LakeAddress, database: str, writers: int) -> Run:
@@ -167,3 +167,23 @@ def test_doubled_deletes_without_a_repeated_flush_are_a_violation(run_on_postgre
         assert verify(run, []).violations == []
         writer.ledger.append(FlushEnded(operation=flush.operation, base=flush.base, doubled=1))
         assert any("1 inlined deletes are in delete files as well" in violation for violation in verify(run, []).violations)
+
+
+def test_files_that_duckdb_deletes_after_their_commit_are_traced_to_its_flush(run_on_postgres: Run, postgres: PostgresServer) -> None:
+    run = run_on_postgres
+    with _new_writer(run) as writer:
+        _step(writer, "insert")
+        ledger = Ledger(run.folder, "w0")
+        with DuckLake.connect(run.address.url) as lake:
+            for number, table in enumerate(TABLES):
+                ledger.append(Intent(operation=f"w0.0.{number}", kind="add_column", changes=[]))
+                lake.table(table).add_column("late", "int64", extra_info={"operation": f"w0.0.{number}"})
+        reject_drops(postgres, run.address)
+        _step(writer, "insert")
+        _step(writer, "flush")
+    read_after_run(run, "final_reader")
+    found = verify(run, [])
+    assert found.violations == []
+    assert any("files after it had committed them" in damage for damage in found.known)
+    Path(run.folder, "ledger", "d0").write_bytes(b"")
+    assert any("files of the catalog are missing" in violation for violation in verify(run, []).violations)

@@ -41,6 +41,8 @@ _EXPECTED_ERRORS = {
     "NotFoundError",
 }
 _EXPECTED_ERRORS_OF = {"add_column": {"SchemaError", "AlreadyExistsError"}}
+_AFTER_THE_COMMIT = "Failed to drop superseded inlined-data tables"
+"""Message of a flush by DuckDB that failed after its commit. DuckDB deletes the files then, as if it had not committed."""
 _MAX_SECONDS = 60
 """Maximum duration of an operation, with pauses and on a loaded machine."""
 
@@ -86,11 +88,12 @@ def verify(run: Run, kills: list[tuple[str, float]]) -> Findings:
     """
     findings = Findings()
     history, observations = read_history(run), read_observations(run)
+    lost = _lost_files(run, history)
     _check_commits(history, findings)
     for operation in history.intents:
         _check_outcome(history, operation, findings)
     _check_interrupted(history, findings)
-    _check_read_failures(history, findings)
+    _check_read_failures(history, lost, findings)
     _check_flushes(history, findings)
     model = _replay(history, observations, findings)
     _check_duckdb_reads(history, model, findings)
@@ -99,7 +102,7 @@ def verify(run: Run, kills: list[tuple[str, float]]) -> Findings:
     if not run.duckdb_writers:
         # All files that DuckDB read are those of the library.
         findings.violations += findings.duckdb + findings.time_travel
-    _check_files(run, history, kills, findings)
+    _check_files(run, history, kills, lost, findings)
     _check_catalog(run, findings)
     for kind, seconds in findings.longest.items():
         if seconds > _MAX_SECONDS:
@@ -180,11 +183,32 @@ def _check_interrupted(history: History, findings: Findings) -> None:
             findings.violations.append(f"{history.named(operation)} was committed again, although find_commit found {rerun.found}")
 
 
-def _check_read_failures(history: History, findings: Findings) -> None:
+def _lost_files(run: Run, history: History) -> set[str]:
+    """Names of files that DuckDB committed and then deleted, because its connection ended when it dropped tables after the commit."""
+    flushes = [
+        (outcome.time - outcome.seconds, outcome.time)
+        for operation, outcome in history.outcomes.items()
+        if uses_duckdb(operation)
+        and isinstance(outcome, Failure)
+        and _AFTER_THE_COMMIT in outcome.message
+        and history.snapshots.get(operation)
+    ]
+    named = _file_names(run, "SELECT path FROM ducklake_data_file UNION SELECT path FROM ducklake_delete_file")
+    missing = named - {path.name for path in Path(run.address.data_path).rglob("*")}
+    return {name for name in missing if any(start <= _time_of_name(name) <= end for start, end in flushes)}
+
+
+def _time_of_name(name: str) -> float:
+    """Time of the UUID in the name of a file, which DuckDB and the library take when they begin to write it."""
+    return int(name.removeprefix("ducklake-").replace("-", "")[:12], 16) / 1000
+
+
+def _check_read_failures(history: History, lost: set[str], findings: Findings) -> None:
     for failure in history.read_failures:
         findings.count_error(f"read by {failure.engine} {failure.error}", failure.message)
         if failure.engine == "library" and failure.error != "CatalogUnavailableError" and failure.retained:
-            findings.violations.append(f"the library could not read snapshot {failure.snapshot}, which is retained: {failure.message}")
+            where = findings.known if any(name in failure.message for name in lost) else findings.violations
+            where.append(f"the library could not read snapshot {failure.snapshot}, which is retained: {failure.message}")
 
 
 def _check_flushes(history: History, findings: Findings) -> None:
@@ -312,7 +336,8 @@ def _check_observations(history: History, observations: list[Observation], model
                     findings.duckdb.append(f"snapshot {snapshot}, table {table}: the engines read different row ids, such as {other[:3]}")
             if table in STABLE_ROW_IDS:
                 changed = [(uid, row_ids[table, uid], row_id) for uid, row_id in ids.items() if row_ids.get((table, uid), row_id) != row_id]
-                by_merge = [one for one in changed if one[2] in history.merged_row_ids[table, one[0]]]
+                # A merge also changes snapshots before it, and observations are not in the order of the merges.
+                by_merge = [one for one in changed if {one[1], one[2]} & history.merged_row_ids[table, one[0]]]
                 for found, where in ((by_merge, findings.known), (sorted({*changed} - {*by_merge}), findings.violations)):
                     if found:
                         where.append(f"snapshot {snapshot}, table {table}: {len(found)} row ids changed, such as {found[:3]}")
@@ -357,12 +382,14 @@ def _is_unknown(outcome: Success | Failure) -> bool:
     return any(f"[{CommitOutcomeUnknownError.code}]" in failure for failure in outcome.result.failures)
 
 
-def _check_files(run: Run, history: History, kills: list[tuple[str, float]], findings: Findings) -> None:
+def _check_files(run: Run, history: History, kills: list[tuple[str, float]], lost: set[str], findings: Findings) -> None:
     """Check that files exist which the catalog names, and that only interrupted operations left files behind."""
     files = {path.name: path for path in Path(run.address.data_path).rglob("*") if path.is_file()}
     live = _file_names(run, "SELECT path FROM ducklake_data_file UNION SELECT path FROM ducklake_delete_file")
     scheduled = _file_names(run, "SELECT path FROM ducklake_files_scheduled_for_deletion")
-    if missing := sorted(live - files.keys()):
+    if lost:
+        findings.known.append(f"DuckDB deleted {len(lost)} files after it had committed them, such as {sorted(lost)[:3]}")
+    if missing := sorted(live - files.keys() - lost):
         findings.violations.append(f"{len(missing)} files of the catalog are missing, such as {missing[:3]}")
     spans = _spans(history, kills)
     for name in sorted(files.keys() - live - scheduled):

@@ -104,3 +104,13 @@ def _start(handle: Any) -> None:
             time.sleep(2)
         else:
             return
+
+
+def reject_drops(server: PostgresServer, address: LakeAddress) -> None:
+    """Make each DROP TABLE in the database of a lake fail."""
+    database = make_url(address.url).database
+    with psycopg.connect(f"host={server.socket} user={server.user} dbname={database}", autocommit=True) as connection:
+        connection.execute(
+            "CREATE FUNCTION reject_drop() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no table is dropped here'; END $$"
+        )
+        connection.execute("CREATE EVENT TRIGGER reject_drops ON sql_drop EXECUTE FUNCTION reject_drop()")
