@@ -12,7 +12,7 @@ from tests.support.pages import DOCS, Reader, pages, run_python
 
 # tests/behaviour/sql and tests/behaviour/foreign_files run these.
 ELSEWHERE = ["how-to/from-delta-and-iceberg.md", "reference/sql.md"]
-FREE = [page for page in pages("plain") if page not in (*SETUPS, *ELSEWHERE, "reference/spark.md")]
+FREE = [page for page in pages("plain") if page not in (*SETUPS, *ELSEWHERE)]
 
 
 @pytest.mark.parametrize("page", SETUPS)
