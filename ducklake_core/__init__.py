@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from ducklake_core.lake import DuckLake as DuckLake
     from ducklake_core.lake import Inspection as Inspection
     from ducklake_core.lake import LakeAtSnapshot as LakeAtSnapshot
+    from ducklake_core.lake import LakeDefinitions as LakeDefinitions
     from ducklake_core.lake import load_lake as load_lake
     from ducklake_core.maintenance.check.findings import CheckLevel as CheckLevel
     from ducklake_core.maintenance.check.findings import CheckResult as CheckResult
@@ -156,6 +157,7 @@ if TYPE_CHECKING:
     from ducklake_core.table import Table as Table
     from ducklake_core.transaction import Transaction as Transaction
     from ducklake_core.view import View as View
+    from ducklake_core.view import ViewDefinition as ViewDefinition
 
 __version__ = "0.1.0"
 
@@ -211,6 +213,7 @@ _EXPORTS = {
     "InlinedTable": "ducklake_core.format.state",
     "Inspection": "ducklake_core.lake",
     "LakeAtSnapshot": "ducklake_core.lake",
+    "LakeDefinitions": "ducklake_core.lake",
     "LakeChanges": "ducklake_core.results",
     "LakeHealth": "ducklake_core.maintenance.health",
     "LakeInfo": "ducklake_core.format.state",
@@ -290,6 +293,7 @@ _EXPORTS = {
     "ValueRange": "ducklake_core.format.expressions.pruning",
     "Values": "ducklake_core.merge_builder",
     "View": "ducklake_core.view",
+    "ViewDefinition": "ducklake_core.view",
     "ViewState": "ducklake_core.catalog.reading.definitions",
     "Where": "ducklake_core.staging.arguments",
     "WriteMode": "ducklake_core.staging.arguments",

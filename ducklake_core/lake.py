@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
@@ -35,6 +35,7 @@ from ducklake_core.planning.table_info import (
     SNAPSHOTS,
     TABLES,
     as_table,
+    earliest_values,
     file_rows,
     option_row,
     partition_rows,
@@ -63,7 +64,7 @@ from ducklake_core.staging.lake_files import find_lake
 from ducklake_core.storage.filesystems import Storage, StorageOptions
 from ducklake_core.table import Table
 from ducklake_core.transaction import Transaction, autocommit, write
-from ducklake_core.view import View
+from ducklake_core.view import View, ViewDefinition
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -1955,6 +1956,15 @@ def _request(
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LakeDefinitions:
+    """All tables and views of a lake at one snapshot, by schema and name; returned by :meth:`LakeAtSnapshot.definitions`."""
+
+    snapshot_id: int
+    tables: tuple[Table, ...]
+    views: tuple[ViewDefinition, ...]
+
+
 class LakeAtSnapshot:
     """A lake at one snapshot, read only; created by :meth:`DuckLake.at`. Later commits do not change it."""
 
@@ -2033,6 +2043,35 @@ class LakeAtSnapshot:
     def views(self) -> list[View]:
         """Return all views by schema and name."""
         return self._lake.views(at=self._snapshot.id)
+
+    def definitions(self) -> LakeDefinitions:
+        """Return all tables and views. The number of catalog queries does not depend on their number, and no file is opened."""
+        from ducklake_core.catalog.reading.bulk_reader import ManyTablesReader
+
+        context = self._lake._context  # noqa: SLF001 - a lake and its state at a snapshot are one
+        with self._lake.reader() as reader:
+            at = resolve_at(reader, self._snapshot.id).id
+            many = ManyTablesReader.of_lake(reader, at)
+            return LakeDefinitions(
+                snapshot_id=at,
+                tables=tuple(Table(context, many.table_by_id(number, at), at=at) for number in many.table_names(at)),
+                views=tuple(View(context, state).definition(many) for state in views(many, at)),
+            )
+
+    def earliest_values(self, columns: Mapping[Table, str]) -> dict[str, object]:
+        """Return the earliest value of a column of dates or times in each of some tables, from file statistics, in two catalog queries.
+
+        A table without files has the earliest value that was ever written. Tables whose value is unknown are missing.
+
+        Args:
+            columns: Column by table, as in ``{lake.table("main.orders"): "day"}``.
+
+        Returns:
+            The values by ``schema.table``.
+        """
+        states = [(table.state, column) for table, column in columns.items()]
+        with self._lake.reader() as reader:
+            return earliest_values(reader, resolve_at(reader, self._snapshot.id).id, states)
 
     def macros(self) -> list[Macro]:
         """Return all macros by schema and name."""

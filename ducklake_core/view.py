@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ducklake_core.catalog.reading.definitions import ViewState
-from ducklake_core.catalog.reading.reader import object_tags
+from ducklake_core.catalog.reading.reader import CatalogReader, object_tags
 from ducklake_core.engines.arrow.readable import Readable
 from ducklake_core.errors import UnsupportedFeatureError
 from ducklake_core.format.types.names import join_name
@@ -17,6 +18,23 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from ducklake_core.staging.context import LakeContext
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewDefinition:
+    """A view with everything that its query says; part of :class:`LakeDefinitions`.
+
+    Attributes:
+        view: The view.
+        references: :attr:`View.references`; empty if the query cannot be analysed.
+        schema: :attr:`View.schema`; None if the query cannot be analysed.
+        problem: Why the query cannot be analysed; None if it can.
+    """
+
+    view: View
+    references: tuple[str, ...] = ()
+    schema: Schema | None = None
+    problem: str | None = None
 
 
 class View(Readable):
@@ -92,6 +110,26 @@ class View(Readable):
 
         with self._lake.reader() as reader:
             return view_schema(reader, self._state)
+
+    def definition(self, reader: CatalogReader) -> ViewDefinition:
+        """Return the view with its references and columns.
+
+        Args:
+            reader: Reader of the catalog.
+        """
+        from ducklake_core.view_sql.translation import referenced, view_schema
+
+        references: tuple[str, ...] = ()
+        schema, problems = None, []
+        try:
+            references = referenced(reader, self._state)
+        except UnsupportedFeatureError as error:
+            problems.append(error.message)
+        try:
+            schema = view_schema(reader, self._state)
+        except UnsupportedFeatureError as error:
+            problems.append(error.message)
+        return ViewDefinition(view=self, references=references, schema=schema, problem=problems[0] if problems else None)
 
     def tags(self) -> dict[str, str]:
         """Return all tags of the view by key, the comment included."""

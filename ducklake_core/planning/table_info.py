@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from sqlalchemy import func, select
 
 from ducklake_core.catalog import changed
 from ducklake_core.catalog.changed import Definition, Edges, InlinedGroup
 from ducklake_core.catalog.reading.files import data_files
 from ducklake_core.catalog.reading.options import ScopedOption
 from ducklake_core.catalog.reading.reader import CatalogReader, check_same_snapshot, expired_since
+from ducklake_core.catalog.reading.visibility import live
 from ducklake_core.errors import CatalogCorruptError, SchemaError, UnsupportedFeatureError
 from ducklake_core.format.files.data_files import ColumnStatistics, DataFile
 from ducklake_core.format.state import InlinedCounts, Snapshot, TableListing, TableState
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
 
 
 _NOTHING_INLINED = InlinedCounts()
+_MAX_LISTED = 500
+"""Maximum number of column ids that a statement names."""
 
 _TIME = pa.timestamp("us", tz="UTC")
 _PARTITION = pa.map_(pa.string(), pa.string())
@@ -134,6 +139,36 @@ def column_summaries(reader: CatalogReader, state: TableState) -> dict[str, Colu
         for column_id, total in sums.items():
             total.add(statistics.get(column_id))
     return {path: sums[leaf.id].summary(path, leaf.id) for path, leaf in leaves}
+
+
+def earliest_values(reader: CatalogReader, snapshot_id: int, columns: Sequence[tuple[TableState, str]]) -> dict[str, object]:
+    """Return the earliest value of a column of each table; see :meth:`ducklake_core.lake.LakeAtSnapshot.earliest_values`."""
+    wanted: dict[tuple[int, int], tuple[str, DataType]] = {}
+    for state, column in columns:
+        found = state.schema.column(column)
+        wanted[state.id, found.id] = (join_name(state.schema_name, state.name), found.type)
+    stats, file, total = (reader.catalog[name] for name in ("file_column_stats", "data_file", "table_column_stats"))
+    ids = sorted({column_id for _, column_id in wanted})
+
+    def among(source: Any) -> Any:
+        return source.c.column_id.in_(ids) if len(ids) <= _MAX_LISTED else source.c.column_id.is_not(None)
+
+    # Bounds of dates and times are ISO 8601, so that the lowest string is the earliest value.
+    of_files = (
+        select(stats.c.table_id, stats.c.column_id, func.min(stats.c.min_value).label("low"))
+        .join(file, file.c.data_file_id == stats.c.data_file_id)
+        .where(live(file, snapshot_id), among(stats))
+        .group_by(stats.c.table_id, stats.c.column_id)
+    )
+    of_tables = select(total.c.table_id, total.c.column_id, total.c.min_value.label("low")).where(among(total))
+    values: dict[str, object] = {}
+    for query in (of_tables, of_files) if wanted else ():
+        for row in reader.connection.execute(query):
+            if (row.table_id, row.column_id) in wanted and row.low is not None:
+                name, data_type = wanted[row.table_id, row.column_id]
+                with suppress(SchemaError, UnsupportedFeatureError):
+                    values[name] = from_text(str(row.low), data_type)
+    return values
 
 
 class _Sum:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass
 from datetime import date, timedelta
@@ -14,14 +15,15 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from zoneinfo import ZoneInfo
 
 import dagster as dg
+from dagster._core.definitions.definitions_load_context import DefinitionsLoadContext, DefinitionsLoadType
 
 from ducklake_core import folded
-from ducklake_core.errors import UnsupportedFeatureError, UsageError
+from ducklake_core.errors import UsageError
 from ducklake_dagster.assets.settings import name_list, plain_metadata
 from ducklake_dagster.assets.tables import TableAddress, table_address
 
 if TYPE_CHECKING:
-    from ducklake_core import DuckLake, PartitionField, Schema, Table, View
+    from ducklake_core import DuckLake, PartitionField, Schema, Table, ViewDefinition
     from ducklake_dagster.config.resources import DuckLakeResource
 
 
@@ -280,14 +282,19 @@ def read_lake_tables(lake: DuckLake, include: str | Sequence[str] = "*", exclude
     """
     wanted, unwanted = _patterns("include", include), _patterns("exclude", exclude)
     state = lake.at(None)
-    names = {info.table: False for info in state.tables()} | {view.name: True for view in state.views()}
+    found = state.definitions()
+    tables = {table.name: table for table in found.tables}
+    views = {one.view.name: one for one in found.views}
+    names = {*tables, *views}
     for pattern in wanted:
         if not set("*?[") & set(pattern) and not any(_fits(name, (pattern,)) for name in names):
             raise UsageError(f"include has {pattern}, but the lake has no table or view of that name", parameter="include")
     _warn_of_idle("include", [pattern for pattern in wanted if pattern != "*"], names)
     _warn_of_idle("exclude", unwanted, names)
     chosen = sorted(name for name in names if _fits(name, wanted) and not _fits(name, unwanted))
-    return [_view(state.view(name)) if names[name] else _table(state.table(name)) for name in chosen]
+    units = {name: unit for name in chosen if name in tables and (unit := _time_unit(tables[name])) is not None}
+    first = state.earliest_values({tables[name]: column for name, (column, _) in units.items()}) if units else {}
+    return [_view(views[name]) if name in views else _table(tables[name], units.get(name), first.get(name)) for name in chosen]
 
 
 def _warn_of_idle(what: str, patterns: Sequence[str], names: Iterable[str]) -> None:
@@ -315,54 +322,41 @@ def _columns(schema: Schema, comments: dict[str, str]) -> tuple[LakeColumn, ...]
     )
 
 
-def _table(table: Table) -> LakeTable:
-    info = table.info()
+def _table(table: Table, time: tuple[str, TimeUnit] | None, first: object) -> LakeTable:
+    day = _day(first, str(table.schema.column(time[0]).type)) if time is not None else None
     return LakeTable(
         schema=table.state.schema_name,
         name=table.state.name,
         comment=table.comment,
         columns=_columns(table.schema, table.column_comments),
-        partition_by=info.partition_by,
+        partition_by=tuple(key.expression for key in table.partition_spec.fields) if table.partition_spec is not None else (),
         uri=table.state.path,
-        time_column=_time_column(table),
+        time_column=TimeColumn(name=time[0], unit=time[1], first=day) if time is not None and day is not None else None,
     )
 
 
-def _view(view: View) -> LakeTable:
-    schema: Schema | None = None
-    references: tuple[str, ...] = ()
-    problem = None
-    try:
-        references = view.references
-    except UnsupportedFeatureError as error:
-        problem = error.message
-    try:
-        schema = view.schema
-    except UnsupportedFeatureError as error:
-        problem = problem or error.message
+def _view(definition: ViewDefinition) -> LakeTable:
+    view, schema = definition.view, definition.schema
     return LakeTable(
         schema=view.state.schema_name,
         name=view.state.name,
         kind="view",
         comment=view.comment,
         columns=_columns(schema, view.column_comments) if schema is not None else (),
-        references=references,
+        references=definition.references,
         sql=view.sql,
-        problem=problem,
+        problem=definition.problem,
     )
 
 
-def _time_column(table: Table) -> TimeColumn | None:
+def _time_unit(table: Table) -> tuple[str, TimeUnit] | None:
     """Return the first column of time that the layout follows, with the finest of its units."""
     keys = table.partition_spec.fields if table.partition_spec is not None else ()
     found = [(key.column, unit) for key in keys for unit in [_unit(table.schema, key)] if unit is not None]
     if not found:
         return None
     name = found[0][0]
-    unit = next(unit for unit in _UNITS if (name, unit) in found)
-    summary = table.column_summaries().get(name)
-    first = _day(summary.min_value, str(table.schema.column(name).type)) if summary is not None else None
-    return TimeColumn(name=name, unit=unit, first=first) if first is not None else None
+    return name, next(unit for unit in _UNITS if (name, unit) in found)
 
 
 def _unit(schema: Schema, key: PartitionField) -> TimeUnit | None:
@@ -393,9 +387,11 @@ def load_table_specs(
 ) -> list[dg.AssetSpec]:
     """Return an asset for each table and view of a lake, with columns, comments and partition keys.
 
-    A view is a virtual asset that depends on the tables it reads. The function reads the catalog each time it is called; for definitions,
-    that is each time a code location loads. It opens no data file. :class:`DuckLakeTablesComponent` keeps the result in a file instead. The
-    assets may be inputs, and :func:`build_commit_sensor` reports what other writers commit to them.
+    A view is a virtual asset that depends on the tables it reads. The function reads the catalog when a code location loads, with a number
+    of queries that does not depend on the number of tables, and opens no data file. Run processes of this location receive the result
+    from Dagster and do not connect to the catalog for it. :class:`DuckLakeTablesComponent` keeps the result in a file instead, so that
+    the location loads without the catalog, too. The assets may be inputs, and :func:`build_commit_sensor` reports what other writers
+    commit to them.
 
     Args:
         lake: The lake, or its resource.
@@ -407,16 +403,39 @@ def load_table_specs(
     Raises:
         UsageError: A name in ``include`` does not exist, or two tables would have the same asset key.
         CatalogUnavailableError: The catalog cannot be reached.
+        NotALakeError: There is no lake. It is not created, even with ``create_if_missing``.
     """
     from ducklake_core.errors import UsageError
     from ducklake_dagster.config.resources import DuckLakeResource
 
     if translator is not None and not isinstance(translator, DuckLakeTranslator):
         raise UsageError(f"translator must be an instance of DuckLakeTranslator, not {translator!r}", parameter="translator")
-    opened = lake.process_config_and_initialize().connect() if isinstance(lake, DuckLakeResource) else lake
-    if not hasattr(opened, "tables"):
+    if isinstance(lake, DuckLakeResource):
+        resource = lake.process_config_and_initialize()
+        chosen = (resource.shown_catalog(), resource.catalog.metadata_schema, _patterns("include", include), _patterns("exclude", exclude))
+        key = f"ducklake_dagster.load_table_specs{json.dumps(chosen)}"
+        tables = _state_of_definitions(key, lambda: read_lake_tables(resource.connect_to_existing(), include, exclude))
+    elif hasattr(lake, "tables"):
+        tables = read_lake_tables(lake, include, exclude)
+    else:
         raise UsageError(f"lake must be a DuckLake or a DuckLakeResource, not {lake!r}", parameter="lake")
-    return table_specs(read_lake_tables(opened, include, exclude), translator or DuckLakeTranslator())
+    return table_specs(tables, translator or DuckLakeTranslator())
+
+
+def _state_of_definitions(key: str, read: Callable[[], list[LakeTable]]) -> list[LakeTable]:
+    """Return the tables that the code location has read when it loaded, or read them if the location is loading.
+
+    Dagster stores the state with each run, so that its processes define the same assets.
+    """
+    context = DefinitionsLoadContext.get()
+    if context.load_type is DefinitionsLoadType.RECONSTRUCTION and key in context.reconstruction_metadata:
+        stored = str(context.reconstruction_metadata[key])
+        tables = [LakeTable.from_dict(fields) for fields in json.loads(stored)]
+    else:
+        tables = read()
+        stored = json.dumps([table.to_dict() for table in tables], separators=(",", ":"))
+    context.add_to_pending_reconstruction_metadata(key, stored)
+    return tables
 
 
 def table_specs(tables: Sequence[LakeTable], translator: DuckLakeTranslator) -> list[dg.AssetSpec]:

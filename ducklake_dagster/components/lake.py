@@ -372,7 +372,7 @@ class DuckLakeTablesComponent(dg.StateBackedComponent, dg.Model, dg.Resolvable):
             raise UsageError(
                 "the component has no lake because it was not loaded from a defs folder. Load it with dg, or from the project's defs folder"
             )
-        lake = self._lake.resource().process_config_and_initialize().connect()
+        lake = self._lake.resource().process_config_and_initialize().connect_to_existing()
         tables = read_lake_tables(lake, list(self.include), list(self.exclude))
         state_path.write_text(json.dumps({"version": _STATE_VERSION, "tables": [table.to_dict() for table in tables]}, indent=1))
 

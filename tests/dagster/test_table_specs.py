@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import pyarrow as pa
 import pytest
+from dagster._core.code_pointer import FileCodePointer
+from dagster._core.definitions.definitions_load_context import DefinitionsLoadContext
+from dagster._core.definitions.reconstruct import initialize_repository_def_from_pointer, reconstruct_repository_def_from_pointer
+from sqlalchemy import Engine, event
 
-from ducklake_core.errors import UnsupportedFeatureError, UsageError
+from ducklake_core import DuckLake
+from ducklake_core.errors import NotALakeError, UnsupportedFeatureError, UsageError
 from ducklake_dagster import DuckLakeIOManager, DuckLakeResource, DuckLakeTranslator, LakeTable, build_commit_sensor, load_table_specs
+from ducklake_dagster.assets.translator import read_lake_tables
 from tests.support.oracle import LakeAddress
 
 pytestmark = pytest.mark.filterwarnings("ignore::dagster_shared.utils.warnings.PreviewWarning")
@@ -225,3 +234,84 @@ def test_patterns_without_tables_warn(lake: DuckLakeResource) -> None:
         assert [spec.key.to_user_string() for spec in load_table_specs(lake, include=["sales.*", "main.plain"])] == ["main/plain"]
     with pytest.warns(UserWarning, match=r"exclude: no table or view of the lake matches raw\.evnts"):
         assert len(load_table_specs(lake, exclude="raw.evnts")) == 4
+
+
+def test_the_number_of_statements_does_not_depend_on_the_number_of_tables(tmp_path: Path) -> None:
+    counts = []
+    for number in (2, 12):
+        url, data = f"sqlite:///{tmp_path}/lake{number}.sqlite", str(tmp_path / f"files{number}")
+        with DuckLake.create(url, data_path=data).transaction() as tx:
+            for index in range(number):
+                tx.create_table(f"t{index}", pa.schema([("day", pa.date32()), ("n", pa.int64())]), partition_by=["day"])
+                tx.write(f"t{index}", pa.table({"day": [date(2026, 3, 1)], "n": [1]}))
+                tx.create_view(f"v{index}", f"SELECT day, sum(n) AS n FROM t{index} GROUP BY day")
+                tx.create_view(f"w{index}", f"SELECT day FROM v{index} WHERE n > 1")
+        lake = DuckLake.connect(url)
+        statements: list[str] = []
+        with listening(statements):
+            specs = load_table_specs(lake, translator=DuckLakeTranslator(partitions=True))
+        assert len(specs) == 3 * number
+        assert sum(spec.partitions_def is not None for spec in specs) == number
+        counts.append(len(statements))
+    assert counts[0] == counts[1] < 40
+
+
+@contextmanager
+def listening(statements: list[str]) -> Iterator[None]:
+    def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        statements.append(statement)
+
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        yield
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+
+
+def test_partitions_start_at_the_earliest_live_value(lake_resource: DuckLakeResource) -> None:
+    lake = lake_resource.connect()
+    schema = pa.schema([("day", pa.date32())])
+    for name in ("mistaken", "inlined"):
+        lake.create_table(name, schema, partition_by=["day"])
+    table = lake.table("mistaken")
+    table.append(pa.table({"day": [date(1026, 3, 1)]}, schema=schema))
+    table.append(pa.table({"day": [date(2026, 3, 1)]}, schema=schema))
+    lake.flush_inlined_data()
+    lake.table("mistaken").delete("day < DATE '2000-01-01'")
+    lake.table("inlined").append(pa.table({"day": [date(2026, 4, 1)]}, schema=schema))
+    found = {table.name: table.time_column.first if table.time_column else None for table in read_lake_tables(lake)}
+    assert found == {"mistaken": "2026-03-01", "inlined": "2026-04-01"}
+
+
+def test_run_processes_do_not_read_the_catalog(lake: DuckLakeResource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DefinitionsLoadContext, "_instance", None)
+    project = tmp_path / "state_backed_project.py"
+    project.write_text(
+        "import dagster as dg\n"
+        "from ducklake_dagster import DuckLakeResource, LocalStorage, load_table_specs\n"
+        f"lake = DuckLakeResource(catalog={lake.shown_catalog()!r}, storage=LocalStorage())\n"
+        "defs = dg.Definitions(assets=load_table_specs(lake, include='raw.*'))\n"
+    )
+    pointer = FileCodePointer(str(project), "defs", str(tmp_path))
+    loaded = initialize_repository_def_from_pointer(pointer)
+    expected = {key.to_user_string() for key in loaded.asset_graph.get_all_asset_keys()}
+    assert expected == {"raw/events", "raw/daily"}
+
+    def unreachable(_: object) -> None:
+        raise AssertionError("the catalog was read")
+
+    monkeypatch.setattr(DuckLakeResource, "connect_to_existing", unreachable)
+    # A run process imports the module again.
+    monkeypatch.delitem(sys.modules, project.stem)
+    again = reconstruct_repository_def_from_pointer(pointer, loaded.repository_load_data)
+    assert {key.to_user_string() for key in again.asset_graph.get_all_asset_keys()} == expected
+    monkeypatch.delitem(sys.modules, project.stem)
+    with pytest.raises(AssertionError, match="the catalog was read"):
+        initialize_repository_def_from_pointer(pointer)
+
+
+def test_definitions_do_not_create_a_lake(lake_resource: DuckLakeResource) -> None:
+    assert lake_resource.create_if_missing
+    with pytest.raises(NotALakeError, match="There is no catalog file"):
+        load_table_specs(lake_resource)
+    assert not Path(lake_resource.shown_catalog().removeprefix("sqlite:///")).exists()

@@ -17,12 +17,14 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, String, Table, ca
 from ducklake_core.catalog.database.abilities import abilities_of
 from ducklake_core.catalog.database.tables import CatalogTables, inlined_delete_name
 from ducklake_core.catalog.reading.file_rows import HeldRows, data_file_of
-from ducklake_core.catalog.reading.reader import TERMS, CatalogReader, all_of
+from ducklake_core.catalog.reading.reader import TERMS, CatalogReader, Found, all_of
 from ducklake_core.catalog.reading.running_writes import is_option
 from ducklake_core.catalog.reading.table_rows import LAKE_SETTINGS, Among, SettingRow, this_table
 from ducklake_core.catalog.reading.visibility import committed_at, live_or_unknown
+from ducklake_core.errors import NotFoundError
 from ducklake_core.format.files.data_files import DataFile
 from ducklake_core.format.state import LakeInfo, Snapshot, TableState, is_same_snapshot
+from ducklake_core.format.types.names import folded
 
 _MAX_LISTED = 500
 """Maximum number of tables that a statement names; for more, it reads the rows of all tables."""
@@ -53,6 +55,8 @@ class ManyTablesReader(CatalogReader):
         self._states: dict[tuple[int, int], TableState] = {}
         self._files: dict[tuple[int, int], tuple[DataFile, ...]] = {}
         self._keeps_values = keeps_values
+        self._once: dict[tuple[object, ...], Any] = {}
+        self._by_name: dict[tuple[int, str, str], int] | None = None
 
     def table_by_id(self, table_id: int, snapshot_id: int) -> TableState:
         """Return a table by id; built once if values are kept."""
@@ -62,6 +66,35 @@ class ManyTablesReader(CatalogReader):
         if key not in self._states:
             self._states[key] = super().table_by_id(table_id, snapshot_id)
         return self._states[key]
+
+    @classmethod
+    def of_lake(cls, reader: CatalogReader, snapshot_id: int) -> ManyTablesReader:
+        """Return a reader of all tables at a snapshot, which also finds tables by name without further statements.
+
+        Args:
+            reader: The reader with an open connection.
+            snapshot_id: The snapshot.
+        """
+        names = reader.table_names(snapshot_id)
+        many = cls(reader.connection, reader.info, reader.catalog, names, keeps_values=True)
+        many._by_name = {(snapshot_id, folded(schema), folded(name)): number for number, (schema, name) in names.items()}
+        return many
+
+    def table(self, schema: str, name: str, snapshot_id: int, *, suggest: bool = True) -> TableState:
+        """Return a table by its case-insensitive name; a reader of the whole lake executes no statement for it."""
+        if self._by_name is None:
+            return super().table(schema, name, snapshot_id, suggest=suggest)
+        number = self._by_name.get((snapshot_id, folded(schema), folded(name)))
+        if number is None:
+            raise NotFoundError(f"there is no table {schema}.{name} at snapshot {snapshot_id}", table=f"{schema}.{name}")
+        return self.table_by_id(number, snapshot_id)
+
+    def once(self, kind: tuple[object, ...], read: Callable[[], Found]) -> Found:
+        """Return what a function reads about the whole lake, from memory after the first call of a kind."""
+        if kind not in self._once:
+            self._once[kind] = read()
+        found: Found = self._once[kind]
+        return found
 
     def at(self, connection: Connection) -> ManyTablesReader:
         """Switch to another connection and return the reader; rows in memory are not read again."""

@@ -248,14 +248,24 @@ class ViewState:
 
 def views(reader: CatalogReader, snapshot_id: int) -> list[ViewState]:
     """Return all views at a snapshot, by schema and name."""
-    found: dict[int, list[Row[Any]]] = {}
-    for row in reader.connection.execute(_query(reader.catalog, snapshot_id)):
-        found.setdefault(row.view_id, []).append(row)
-    return sorted((_state(rows, snapshot_id) for rows in found.values()), key=lambda view: (view.schema_name, view.name))
+    return list(_views_by_name(reader, snapshot_id).values())
+
+
+def _views_by_name(reader: CatalogReader, snapshot_id: int) -> dict[tuple[str, str], ViewState]:
+    def read() -> dict[tuple[str, str], ViewState]:
+        found: dict[int, list[Row[Any]]] = {}
+        for row in reader.connection.execute(_query(reader.catalog, snapshot_id)):
+            found.setdefault(row.view_id, []).append(row)
+        states = sorted((_state(rows, snapshot_id) for rows in found.values()), key=lambda view: (view.schema_name, view.name))
+        return {(folded(one.schema_name), folded(one.name)): one for one in states}
+
+    return reader.once(("views", snapshot_id), read)
 
 
 def find_view(reader: CatalogReader, schema: str, name: str, snapshot_id: int) -> ViewState | None:
     """Return a view by its case-insensitive name, None when it does not exist at the snapshot."""
+    if reader.holds_many:
+        return _views_by_name(reader, snapshot_id).get((folded(schema), folded(name)))
     tables = reader.catalog
     query = _query(tables, snapshot_id).where(
         may_be_named(tables["view"].c.view_name, name), may_be_named(tables.schemas.c.schema_name, schema)
@@ -396,6 +406,10 @@ class Macro:
 
 def macros(reader: CatalogReader, snapshot_id: int) -> list[Macro]:
     """Return all macros at a snapshot, by schema, name and id, in two statements."""
+    return reader.once(("macros", snapshot_id), lambda: _macros(reader, snapshot_id))
+
+
+def _macros(reader: CatalogReader, snapshot_id: int) -> list[Macro]:
     found: dict[int, Macro] = {}
     parameters = _parameters(reader, snapshot_id)
     macro, schema, implementation = reader.catalog["macro"], reader.catalog.schemas, reader.catalog["macro_impl"]

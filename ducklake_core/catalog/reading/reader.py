@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import (
     ColumnElement,
@@ -63,6 +63,7 @@ HISTORY = ("history",)
 
 # SQLite allows 500 terms in a compound SELECT, but terms may be compound themselves.
 TERMS = 200
+Found = TypeVar("Found")
 """Maximum number of statements in one UNION ALL."""
 
 # SQLite allows 500 terms in a compound SELECT.
@@ -328,6 +329,10 @@ class CatalogReader:
     def _state(self, rows: Sequence[Row[Any]], snapshot_id: int) -> TableState:
         _check_one(rows, snapshot_id)
         return table_state(self, self.info, rows, snapshot_id)
+
+    def once(self, _kind: tuple[object, ...], read: Callable[[], Found]) -> Found:
+        """Return what a function reads about the whole lake; a reader of many tables calls it once for each kind."""
+        return read()
 
     def rows_of_table(self, kind: tuple[object, ...], build: Callable[[Among], Select[Any]], table_id: int) -> Sequence[Row[Any]]:
         """Return the rows of a table from a statement of its own; see :class:`TableRowSource`."""
