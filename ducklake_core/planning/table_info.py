@@ -8,14 +8,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from sqlalchemy import func, select
 
 from ducklake_core.catalog import changed
 from ducklake_core.catalog.changed import Definition, Edges, InlinedGroup
 from ducklake_core.catalog.reading.files import data_files
 from ducklake_core.catalog.reading.options import ScopedOption
 from ducklake_core.catalog.reading.reader import CatalogReader, check_same_snapshot, expired_since
-from ducklake_core.catalog.reading.visibility import live
 from ducklake_core.errors import CatalogCorruptError, SchemaError, UnsupportedFeatureError
 from ducklake_core.format.files.data_files import ColumnStatistics, DataFile
 from ducklake_core.format.state import InlinedCounts, Snapshot, TableListing, TableState
@@ -32,8 +30,6 @@ if TYPE_CHECKING:
 
 
 _NOTHING_INLINED = InlinedCounts()
-_MAX_LISTED = 500
-"""Maximum number of column ids that a statement names."""
 
 _TIME = pa.timestamp("us", tz="UTC")
 _PARTITION = pa.map_(pa.string(), pa.string())
@@ -147,27 +143,12 @@ def earliest_values(reader: CatalogReader, snapshot_id: int, columns: Sequence[t
     for state, column in columns:
         found = state.schema.column(column)
         wanted[state.id, found.id] = (join_name(state.schema_name, state.name), found.type)
-    stats, file, total = (reader.catalog[name] for name in ("file_column_stats", "data_file", "table_column_stats"))
-    ids = sorted({column_id for _, column_id in wanted})
-
-    def among(source: Any) -> Any:
-        return source.c.column_id.in_(ids) if len(ids) <= _MAX_LISTED else source.c.column_id.is_not(None)
-
-    # Bounds of dates and times are ISO 8601, so that the lowest string is the earliest value.
-    of_files = (
-        select(stats.c.table_id, stats.c.column_id, func.min(stats.c.min_value).label("low"))
-        .join(file, file.c.data_file_id == stats.c.data_file_id)
-        .where(live(file, snapshot_id), among(stats))
-        .group_by(stats.c.table_id, stats.c.column_id)
-    )
-    of_tables = select(total.c.table_id, total.c.column_id, total.c.min_value.label("low")).where(among(total))
     values: dict[str, object] = {}
-    for query in (of_tables, of_files) if wanted else ():
-        for row in reader.connection.execute(query):
-            if (row.table_id, row.column_id) in wanted and row.low is not None:
-                name, data_type = wanted[row.table_id, row.column_id]
-                with suppress(SchemaError, UnsupportedFeatureError):
-                    values[name] = from_text(str(row.low), data_type)
+    for table_id, column_id, text in reader.lowest_bounds(snapshot_id, {column_id for _, column_id in wanted}):
+        if (table_id, column_id) in wanted:
+            name, data_type = wanted[table_id, column_id]
+            with suppress(SchemaError, UnsupportedFeatureError):
+                values[name] = from_text(text, data_type)
     return values
 
 

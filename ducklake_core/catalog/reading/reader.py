@@ -393,6 +393,26 @@ class CatalogReader:
         rows = self.connection.execute(query, {"owner": table_id}).mappings()
         return {row["column_id"]: TableColumnStatistics(**row) for row in rows}
 
+    def lowest_bounds(self, snapshot_id: int, column_ids: Collection[int]) -> Iterator[tuple[int, int, str]]:
+        """Yield table id, column id and lowest lower bound, compared as strings; first of all rows ever written, then of live files.
+
+        Args:
+            snapshot_id: The snapshot.
+            column_ids: Ids of columns, of any table.
+        """
+        stats, file, total = (self.catalog[name] for name in ("file_column_stats", "data_file", "table_column_stats"))
+        of_tables = select(total.c.table_id, total.c.column_id, total.c.min_value.label("low")).where(among(total.c.column_id, column_ids))
+        of_files = (
+            select(stats.c.table_id, stats.c.column_id, func.min(stats.c.min_value).label("low"))
+            .join(file, file.c.data_file_id == stats.c.data_file_id)
+            .where(live(file, snapshot_id), among(stats.c.column_id, column_ids))
+            .group_by(stats.c.table_id, stats.c.column_id)
+        )
+        for query in (of_tables, of_files):
+            for row in self.connection.execute(query):
+                if row.low is not None:
+                    yield row.table_id, row.column_id, str(row.low)
+
     def options(self, schema_id: int | None = None, table_id: int | None = None) -> Mapping[str, str]:
         """Return the effective options of the lake, a schema or a table, by lower-case name.
 
