@@ -115,11 +115,22 @@ def check_executors(folder: Path, wheel: Path) -> None:
 
 
 def check_users(folder: Path, wheel: Path) -> None:
-    """Check that `pip install` of the wheel installs enough to work in process, with Spark and with Dagster."""
-    python = environment(folder / "users", str(wheel))
-    place = Path(tempfile.mkdtemp(dir=folder))
-    for program in (IN_PROCESS, WITH_DAGSTER, WITH_SPARK):
-        run(python, "-c", program, cwd=place)
+    """Check what each extra installs: enough for its part, and not the others."""
+    for extras, programs, missing in (
+        ("", (IN_PROCESS,), ("pyspark", "dagster", "pandas", "duckdb")),
+        ("[dagster]", (IN_PROCESS, WITH_DAGSTER), ("pyspark", "pandas")),
+        ("[spark]", (IN_PROCESS, WITH_SPARK), ("dagster",)),
+        ("[all]", (IN_PROCESS, WITH_DAGSTER, WITH_SPARK), ()),
+    ):
+        python = environment(folder / f"users{extras.strip('[]')}", f"{wheel}{extras}")
+        place = Path(tempfile.mkdtemp(dir=folder))
+        for program in programs:
+            run(python, "-c", program, cwd=place)
+        for package in missing:
+            run(python, "-c", f"import importlib.util; assert importlib.util.find_spec({package!r}) is None", cwd=place)
+        packages = python.parents[1] / "lib"
+        size = sum(path.stat().st_size for path in packages.rglob("*") if path.is_file() and path.suffix != ".pyc")
+        print(f"ducklake-dagster{extras}: {size / 1e6:,.0f} MB without bytecode", flush=True)
 
 
 def check_tests(folder: Path, name: str, *more: str, ignore: tuple[str, ...] = ()) -> None:

@@ -15,7 +15,12 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from dagster_shared.libraries import DagsterLibraryRegistry
+try:
+    from dagster_shared.libraries import DagsterLibraryRegistry
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        f"ducklake_dagster needs Dagster ({error}). Run pip install 'ducklake-dagster[dagster]'", name=error.name
+    ) from error
 
 from ducklake_core import __version__ as __version__
 

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+OF_EXTRAS = {"pyspark", "dagster", "duckdb", "pandas", "polars", "pymysql", "typer", "shapely", "s3fs", "gcsfs", "adlfs"}
+"""Packages that plain ``pip install ducklake-dagster`` does not install."""
 EXECUTOR_SIDE = sorted(
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
     for top_name in ("format", "storage", "engines/arrow")
@@ -30,7 +32,7 @@ def loaded_by(*modules: str) -> set[str]:
     [
         (("ducklake_core",), {"pyspark", "duckdb", "sqlalchemy", "pyarrow", "dagster", "sqlglot"}),
         (("ducklake_core.errors",), {"pyspark", "duckdb", "sqlalchemy", "pyarrow", "dagster", "sqlglot"}),
-        (("ducklake_core.lake", "ducklake_core.table"), {"pyspark", "duckdb", "dagster", "pandas"}),
+        (("ducklake_core.lake", "ducklake_core.table"), OF_EXTRAS),
         (("ducklake_dagster",), {"pyspark", "duckdb"}),
         (
             ("ducklake_core.engines.arrow.read", "ducklake_core.engines.spark.read"),

@@ -53,7 +53,8 @@ def test_dependencies_have_a_lowest_version_that_installs() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     tested = [one for extra in extras if extra not in {"duckdb", "dev"} for one in extras[extra]]
-    assert len(bounds) == len([*project["dependencies"], *tested])
+    named = {re.split(r"[\[<>=]", one)[0] for one in [*project["dependencies"], *tested]}
+    assert bounds.keys() == named - {"ducklake-dagster"}
     assert bounds["psycopg"] == "3.2.1"
     of_tests = dict(one.split(">=") for one in extras["dev"] if re.fullmatch(r"[^=]+>=[0-9.]+", one))
     assert {name: bounds[name] for name in bounds.keys() & of_tests} == {name: of_tests[name] for name in bounds.keys() & of_tests}

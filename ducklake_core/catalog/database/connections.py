@@ -25,7 +25,6 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from ducklake_core.catalog.database.abilities import Abilities, abilities_of
 from ducklake_core.catalog.database.failures import Failure, classify, closed_after_interrupted_commit, interruption, wrapped
-from ducklake_core.catalog.database.mysql_catalog import MySQLAccess
 from ducklake_core.catalog.database.postgres_catalog import PostgresAccess, is_behind_a_pooler, set_in_transaction
 from ducklake_core.catalog.database.server_connections import Access, fetch_alone, in_pipeline, raw_connection
 from ducklake_core.catalog.database.sqlite_catalog import DuckDBAccess, SqliteAccess
@@ -40,7 +39,7 @@ from ducklake_core.catalog.database.statements import (
     known_statement,
 )
 from ducklake_core.catalog.database.tables import CatalogTables, metadata_tables
-from ducklake_core.catalog.database.url import CatalogAddress, file_exists
+from ducklake_core.catalog.database.url import CatalogAddress, driver_module, file_exists
 from ducklake_core.catalog.database.versions import Layout, check_same_version, earlier_tables, stored_version
 from ducklake_core.catalog.database.writer_queue import LeaseRequest, WriterQueue
 from ducklake_core.errors import CatalogError, CatalogVersionError, UsageError
@@ -51,7 +50,7 @@ __all__ = ["Database", "Failure", "classify"]
 
 WRITE_LOCK_SECONDS = 1.0
 """Seconds for which a write transaction on a server waits for a lock of another client."""
-_ACCESS: dict[str, Access] = {"sqlite": SqliteAccess(), "duckdb": DuckDBAccess(), "postgresql": PostgresAccess(), "mysql": MySQLAccess()}
+_ACCESS: dict[str, Access] = {"sqlite": SqliteAccess(), "duckdb": DuckDBAccess(), "postgresql": PostgresAccess()}
 
 
 class Database:
@@ -69,7 +68,7 @@ class Database:
     def __init__(self, address: CatalogAddress, *, pool_size: int = 2, connect_timeout: int = 10, read_only: bool = False) -> None:
         self.address = address
         self.read_only = read_only
-        self._access = _ACCESS[address.url.get_backend_name()]
+        self._access = _access_of(address.url.get_backend_name())
         self.abilities: Abilities = abilities_of(address.engine_url.get_dialect()())
         self.definitions = Definitions(self.abilities, self.side_session)
         self.layout: Layout | None = None
@@ -408,6 +407,21 @@ class Database:
         event.listen(engine, "engine_disposed", lambda _engine: closed.set())
         event.listen(engine, "checkin", lambda _connection, record: record.invalidate() if closed.is_set() else None)
         return engine
+
+
+def _access_of(database: str) -> Access:
+    """Return how a kind of database is used.
+
+    Raises:
+        UnsupportedFeatureError: Its driver is not installed.
+    """
+    if database != "mysql":
+        return _ACCESS[database]
+    # The driver comes with an extra.
+    driver_module("pymysql", "a catalog in a MySQL or MariaDB database", "mysql")
+    from ducklake_core.catalog.database.mysql_catalog import MySQLAccess
+
+    return MySQLAccess()
 
 
 def _reopen(

@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+import pymysql
 from pymysql.connections import Connection as PyMySQLConnection
+from pymysql.constants import CLIENT
 from pymysql.cursors import SSCursor
 from sqlalchemy import ColumnElement, Connection, Engine, Executable, event, func, select
 from sqlalchemy.dialects import registry
@@ -24,7 +26,7 @@ from ducklake_core.catalog.database.failures import BUSY_CODES, TOO_LONG_IN_MYSQ
 from ducklake_core.catalog.database.server_connections import server_engine
 from ducklake_core.catalog.database.statements import PlainStatements, Statements
 from ducklake_core.catalog.database.tables import CatalogTables
-from ducklake_core.catalog.database.url import CatalogAddress, driver_module
+from ducklake_core.catalog.database.url import CatalogAddress
 from ducklake_core.catalog.database.writer_queue import LEASE_SECONDS, LEASE_WAIT_SECONDS, LOCK_SECONDS, LeaseRequest
 from ducklake_core.errors import UsageError
 
@@ -131,16 +133,14 @@ class MySQLDialect(MySQLDialect_pymysql):
     @classmethod
     @override
     def import_dbapi(cls) -> ModuleType:
-        return driver_module("pymysql", "a catalog in a MySQL or MariaDB database", "mysql")
+        return pymysql
 
     @property
     def _sscursor(self) -> type[Any]:
-
         return StreamingCursor
 
     @override
     def connect(self, *cargs: Any, **cparams: Any) -> Any:
-
         try:
             return StreamingConnection(*cargs, **cparams)
         except ValueError as error:
@@ -161,8 +161,6 @@ def settle(connection: Any) -> None:
 
     If the server does not let this user set one of the variables, each is set by itself, and those that cannot be set are skipped.
     """
-    import pymysql
-
     is_mariadb = "mariadb" in connection.get_server_info().lower()
     own = {"collation_connection": f"'{(MARIADB if is_mariadb else MYSQL).binary_collation}'"} | _SESSION
     own |= _SESSION_OF_MARIADB if is_mariadb else _SESSION_OF_MYSQL
@@ -179,8 +177,6 @@ def settle(connection: Any) -> None:
 
 
 def _set_if_possible(cursor: Any, assignment: str) -> None:
-    import pymysql
-
     try:
         cursor.execute(f"SET {assignment}")
     except pymysql.MySQLError as error:
@@ -201,8 +197,6 @@ def connect_arguments(url: URL) -> dict[str, Any]:
     Raises:
         UsageError: TLS cannot use a certificate file or a cipher.
     """
-    from pymysql.constants import CLIENT
-
     query = {name: str(value) for name, value in url.query.items()}
     found: dict[str, Any] = {
         "host": url.host or "localhost",

@@ -240,11 +240,10 @@ def pandas_frame(table: pa.Table, dtype_backend: DtypeBackend) -> pd.DataFrame:
     """Return the rows of a table as a pandas frame; see :meth:`~ducklake_core.engines.arrow.readable.Readable.to_pandas`."""
     if dtype_backend not in _BACKENDS:
         raise UsageError(f"dtype_backend must be one of {', '.join(_BACKENDS)}, not {shown(dtype_backend)}", parameter="dtype_backend")
+    pd = _optional("pandas", "to_pandas", "pip install 'ducklake-dagster[pandas]'")
     if dtype_backend == "numpy":
         _check_exact(table)
         return _converted(table, None)
-    import pandas as pd
-
     if dtype_backend == "pyarrow":
         # ArrowDtype of an extension type has no arithmetic in pandas: columns get the type of its storage.
         return table.to_pandas(types_mapper=pd.ArrowDtype)
