@@ -1996,13 +1996,13 @@ class LakeAtSnapshot:
             return iter([join_name(*name) for name in reader.table_names(resolve_at(reader, self._snapshot.id).id).values()])
 
     def table(self, name: str) -> Table:
-        """Return a table as :meth:`DuckLake.table` opens it at the snapshot.
+        """Return a table at the snapshot, as :meth:`DuckLake.table` does.
 
         Args:
             name: ``table`` or ``schema.table``.
 
         Raises:
-            NotFoundError: No such table at the snapshot.
+            NotFoundError: There is no such table at the snapshot.
         """
         return self._lake.table(name, at=self._snapshot.id)
 
@@ -2011,7 +2011,7 @@ class LakeAtSnapshot:
         return self._lake.has_table(name, at=self._snapshot.id)
 
     def scan(self, name: str, *, columns: Sequence[str] | None = None, where: Where = None) -> Scan:
-        """Return rows of a table: :meth:`Table.scan`.
+        """Return a lazy scan of a table, as :meth:`Table.scan` does.
 
         Args:
             name: ``table`` or ``schema.table``.
@@ -2036,7 +2036,7 @@ class LakeAtSnapshot:
         """Return a view by its name.
 
         Raises:
-            NotFoundError: No such view at the snapshot.
+            NotFoundError: There is no such view at the snapshot.
         """
         return self._lake.view(name, at=self._snapshot.id)
 
@@ -2081,7 +2081,7 @@ class LakeAtSnapshot:
 class Inspection:
     """The contents of a catalog as Arrow tables with typed columns. Made by ``lake.inspect``; no data file is opened.
 
-    Each answer takes a number of statements that does not depend on how many snapshots, tables or files there are.
+    The number of catalog queries does not depend on the number of snapshots, tables and files.
     """
 
     def __init__(self, lake: DuckLake, at: At = None) -> None:
@@ -2110,7 +2110,7 @@ class Inspection:
         return as_table(TABLES, table_rows(listings, inlined))
 
     def files(self, table: str, *, at: At = None) -> pa.Table:
-        """Return live data files of a table by id: path, rows and bytes, partition values, deletes, and the snapshot they came with.
+        """Return live data files of a table by id: path, rows, bytes, partition values, deletes, and the snapshot that added them.
 
         Args:
             table: ``table`` or ``schema.table``.
@@ -2120,9 +2120,9 @@ class Inspection:
         return as_table(FILES, file_rows(state, files))
 
     def partitions(self, table: str, *, at: At = None) -> pa.Table:
-        """Return partitions of a table by their values, each with its files, rows and bytes; inlined rows are in none of them.
+        """Return the partitions of a table by their values, each with files, rows and bytes. Inlined rows are in no partition.
 
-        Files that were written under other partition keys make partitions of their own, under those keys.
+        Files of earlier partition keys are listed under these keys.
 
         Args:
             table: ``table`` or ``schema.table``.
@@ -2132,11 +2132,11 @@ class Inspection:
         return as_table(PARTITIONS, partition_rows(state, files))
 
     def options(self) -> pa.Table:
-        """Return options that were set, by name, each with the lake, schema or table it holds for. They have no history."""
+        """Return the options that are set, by name and scope. Options have no history."""
         return as_table(OPTIONS, map(option_row, self._lake.scoped_options()))
 
     def history(self, table: str, *, at: At = None) -> pa.Table:
-        """Return snapshots whose changes touch a table, by id, up to the one that is requested.
+        """Return the snapshots that changed a table, by id, up to ``at``.
 
         Args:
             table: ``table`` or ``schema.table``.

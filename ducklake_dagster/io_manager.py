@@ -44,10 +44,14 @@ class DuckLakeIOManager(dg.ConfigurableIOManager):
 
         lake = DuckLakeResource(catalog=SqliteCatalog(path="lake.sqlite"), storage=LocalStorage(data_path="lake_files/"))
         dg.Definitions(assets=[...], resources={"io_manager": DuckLakeIOManager(lake=lake), "lake": lake})
+
+    Attributes:
+        lake: Resource of the lake.
+        spark: Resource with a ``spark_session``. Default: the session that is active in the process.
+        branch_lake: Resource of the lake of the branch. Default: the branch has schemas ``schema__branch`` in ``lake``.
     """
 
     lake: dg.ResourceDependency[DuckLakeResource]
-    # A resource with a ``spark_session``. Without it, the running session is used.
     spark: dg.ResourceDependency[Any] = None  # type: ignore[assignment]
     schema_: str | None = Field(
         default=None,
@@ -95,7 +99,6 @@ class DuckLakeIOManager(dg.ConfigurableIOManager):
         description="Name of a branch. Outputs go to the branch; inputs are read from the branch if it has the table, otherwise from "
         "production. Default: no branch.",
     )
-    # The lake of the branch. Without it, the branch has schemas named schema__branch in the lake of production.
     branch_lake: dg.ResourceDependency[DuckLakeResource] = None  # type: ignore[assignment]
 
     if not TYPE_CHECKING:

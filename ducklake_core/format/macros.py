@@ -52,8 +52,9 @@ class MacroParameter:
     """One parameter.
 
     Attributes:
-        type: A type as in ``ducklake_column``, None for any.
-        default: Text of the value when none is given, None when one must be; ``default_type`` is its type.
+        type: Type as in ``ducklake_column``; None for any type.
+        default: Default value as a string; None if the parameter is required.
+        default_type: Type of the default.
     """
 
     name: str
@@ -64,10 +65,10 @@ class MacroParameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MacroImplementation:
-    """One of a macro's definitions; which one a call means goes by its arguments.
+    """A definition of a macro. The arguments of a call select one of its definitions.
 
     Attributes:
-        kind: ``scalar`` makes a value of an expression, ``table`` makes rows of a query.
+        kind: ``scalar`` for an expression, ``table`` for a query.
         dialect: Language of ``sql``; DuckDB writes ``duckdb``.
         sql: The expression or query.
     """
@@ -79,7 +80,7 @@ class MacroImplementation:
 
 
 def implementations(name: str, definitions: Mapping[str, str], kind: MacroKind) -> tuple[MacroImplementation, ...]:
-    """Return the definitions of a macro, from the text of each one's parameters and its expression or query.
+    """Return the definitions of a macro, from parameters and SQL.
 
     >>> (one,) = implementations("late", {"x, minutes INTEGER := 15": "x > minutes"}, "scalar")
     >>> one.sql, [(p.name, p.type, p.default, p.default_type) for p in one.parameters]
@@ -91,8 +92,8 @@ def implementations(name: str, definitions: Mapping[str, str], kind: MacroKind) 
         kind: ``scalar`` for expressions, ``table`` for queries.
 
     Raises:
-        UsageError: What is wrong with it.
-        UnsupportedFeatureError: What the catalog cannot hold, or cannot be parsed here.
+        UsageError: A definition is invalid; the message names the reason.
+        UnsupportedFeatureError: The catalog cannot store a definition, or this library cannot parse it.
     """
     if not definitions:
         raise UsageError(f"macro {name} needs definitions: a mapping of parameters to SQL, such as {{'x': 'x * 2'}}", macro=name)

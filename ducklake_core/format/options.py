@@ -25,19 +25,19 @@ class Options:
     Attributes:
         parquet_compression: Codec of new data files.
         parquet_version: Parquet data page version, 1 or 2.
-        parquet_compression_level: Level of the codec, None for its own default.
+        parquet_compression_level: Level of the codec; None for the default of the codec.
         parquet_row_group_size: Rows in a row group, None for the default (122,880 in DuckDB).
         parquet_row_group_size_bytes: Bytes in a row group, None for no limit.
         target_file_size: Bytes after which a writer starts the next file.
-        data_inlining_row_limit: Inserts of up to this many rows may be kept in the catalog.
+        data_inlining_row_limit: Maximum number of rows of an insert that is stored in the catalog.
         require_commit_message: Whether commits without a message are rejected.
-        rewrite_delete_threshold: Part of a file's rows, 0 to 1, that must be deleted before a rewrite takes the file.
-        hive_file_pattern: Whether files of partitioned tables lie in directories such as ``year=2013/``.
-        delete_older_than: Minimum age of a scheduled file before cleanup deletes it, as a string. :func:`option_age` reads it when it
-            is needed, so that an invalid one does not prevent reads and writes.
+        rewrite_delete_threshold: Minimum fraction of deleted rows, 0 to 1, at which a file is rewritten.
+        hive_file_pattern: Whether files of partitioned tables are in directories such as ``year=2013/``.
+        delete_older_than: Minimum age of files that cleanup deletes, as a string. It is parsed when it is used, so that an invalid value
+            does not prevent reads and writes.
         expire_older_than: Age from which snapshots expire, as a string; None for never.
-        auto_compact: Whether flushing, merging and rewriting may take the table, even by its name.
-        per_thread_output: Whether each writing thread makes its own files.
+        auto_compact: Whether flushing, merging and rewriting process the table, even if it is named.
+        per_thread_output: Whether each writing thread creates its own files.
         write_deletion_vectors: Whether deletes are written as deletion vectors.
         sort_on_insert: Whether inserts are sorted by the table's sort keys.
     """
@@ -87,10 +87,10 @@ class Options:
         >>> Options.from_mapping({"Target_File_Size": "10MB", "created_by": "DuckDB"}).target_file_size
         10000000
 
-        Names that are no options (``version``, ``data_path``, options of later versions) are left out, as in DuckDB.
+        Other names (``version``, ``data_path``, options of later versions) are ignored, as in DuckDB.
 
         Raises:
-            UsageError: A text is not a valid value of its option.
+            UsageError: The value of an option is invalid.
         """
         known = {name.lower(): text for name, text in stored.items() if name.lower() in _PARSERS}
         return cls(**{name: _parse(name, text) for name, text in known.items()})  # type: ignore[arg-type]
@@ -101,13 +101,13 @@ MIN_TARGET_FILE_SIZE = 1000
 
 
 def normalize_option(name: str, value: object) -> tuple[str, str]:
-    """Return the name and text to store for an option, as DuckDB stores them.
+    """Return the name and value of an option in the form that DuckDB stores.
 
     >>> normalize_option("TARGET_FILE_SIZE", "1MiB"), normalize_option("parquet_version", 2), normalize_option("auto_compact", False)
     (('target_file_size', '1048576'), ('parquet_version', 'V2'), ('auto_compact', 'false'))
 
     Raises:
-        UsageError: An unknown option, or a value out of its bounds.
+        UsageError: The option is unknown, or the value is invalid.
     """
     folded = option_name(name)
     text = str(value)
@@ -134,10 +134,10 @@ def normalize_option(name: str, value: object) -> tuple[str, str]:
 
 
 def check_option(name: str, text: str) -> None:
-    """Reject a stored text that its option cannot have; other keys are not checked.
+    """Reject an invalid stored value of an option. Keys that are not options are not checked.
 
     Raises:
-        UsageError: It cannot.
+        UsageError: The value is invalid.
     """
     if name in _PARSERS:
         _parse(name, text)
@@ -149,7 +149,7 @@ def check_option_scope(name: str, *, is_lake: bool) -> None:
     """Reject an option for a schema or a table that every program reads for the lake alone.
 
     Raises:
-        UsageError: It would mean nothing there.
+        UsageError: The option applies to the whole lake only.
     """
     if not is_lake and name in _OF_THE_LAKE:
         raise UsageError(
@@ -162,7 +162,7 @@ def option_name(name: str) -> str:
     """Return the name of an option as it is stored.
 
     Raises:
-        UsageError: An unknown option.
+        UsageError: The option is unknown.
     """
     folded = storable("the name of an option", name).lower()
     if folded not in _PARSERS:
@@ -205,13 +205,13 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)", re.ASCII)
 
 
 def parse_memory_size(text: str) -> int:
-    """Return the bytes of a size as people write it.
+    """Return the number of bytes of a size such as ``10MB``.
 
     >>> parse_memory_size("10MB"), parse_memory_size("1.5 GiB"), parse_memory_size("4096")
     (10000000, 1610612736, 4096)
 
     Raises:
-        UsageError: Not a size, or none at all.
+        UsageError: The string is not a size.
     """
     found = _SIZE.fullmatch(text.strip().lower())
     if not found or found[2] not in _UNITS:

@@ -1,4 +1,4 @@
-"""The state of a lake at one snapshot, as plain values: the currency between catalog, scan, commit and maintenance."""
+"""Describe a lake at one snapshot as plain values, which catalog, scans, commits and maintenance exchange."""
 
 from __future__ import annotations
 
@@ -24,12 +24,14 @@ class Snapshot:
 
     Attributes:
         id: ``snapshot_id``.
-        time: When it was committed, by the database's clock, in UTC.
-        schema_version: Grows by one with every commit that changes a catalog object.
+        time: Time of the commit by the database's clock, in UTC.
+        schema_version: Increases by one with every commit that changes a catalog object.
         next_catalog_id: Next id for schemas, tables, views, macros, partition specs and sort keys.
         next_file_id: Next id for data files, delete files and name mappings.
-        changes: The ``changes_made`` text, empty when the row is missing.
-        author: Author that the writer gave, None for none. The same for ``message`` and ``extra_info``.
+        changes: Content of ``changes_made``; empty if the row is missing.
+        author: Author of the commit, or None.
+        message: Commit message, or None.
+        extra_info: Extra information of the commit, or None.
     """
 
     id: int
@@ -50,7 +52,7 @@ class Snapshot:
 
     @property
     def change_set(self) -> Changes:
-        """The parsed form of ``changes``: tables, views, schemas and macros by id, or by name where they were created.
+        """The parsed ``changes``: tables, views, schemas and macros by id; created ones by name.
 
         Raises:
             CatalogCorruptError: The text cannot be read.
@@ -59,9 +61,9 @@ class Snapshot:
 
 
 def is_same_snapshot(one: Snapshot, other: Snapshot) -> bool:
-    """Return whether both are the same commit, and so have the same history: an id alone is given out again after a backup was put back.
+    """Return whether both are the same commit. An id alone does not show this, because it is assigned again after a backup is restored.
 
-    Author and message say nothing more than the commit id in ``extra_info``, or the time in microseconds where there is none.
+    Compares the commit id in ``extra_info``, or the time in microseconds if there is none.
     """
     return one is other or _identity(one) == _identity(other)
 
@@ -77,10 +79,10 @@ class LakeInfo:
         version: Catalog version, ``1.0`` or ``1.1``; an earlier one for a lake that can only be read.
         data_path: Base of all relative paths, with a trailing slash, as stored or as overridden for this session.
         encrypted: Whether data files are encrypted.
-        created_by: What created the catalog.
-        stored_data_path: The data path as the catalog has it, None when that does not matter.
-        inlined_limits: Which tables of inlined rows the catalog's database takes.
-        allowed_paths: Locations in addition to the data path that the user of this session lets the catalog name (format/files/paths.py).
+        created_by: Program that created the catalog.
+        stored_data_path: The data path as stored in the catalog; None if it is not needed.
+        inlined_limits: Limits of the catalog's database for tables of inlined rows.
+        allowed_paths: Further paths that the catalog may name in this session (format/files/paths.py).
     """
 
     version: str
@@ -108,7 +110,8 @@ class LakeInfo:
         """Return a full path after the check that this lake may name it.
 
         Raises:
-            UnsupportedFeatureError: It leaves the data path through ``..``, or is in another kind of store, and is not allowed.
+            UnsupportedFeatureError: The path leaves the data path through ``..`` or is in another kind of store, and no allowed path
+                includes it.
         """
         check_location(path, self.data_path, self.allowed_paths, what=what, **details)
         return path
@@ -119,10 +122,11 @@ class SchemaState:
     """A schema ("namespace") at one snapshot.
 
     Attributes:
-        name: Its path as names of tables begin with it: ``sales.europe`` for ``europe`` in ``sales``, ``"sales.europe"`` for one at the top
-            whose name has a dot; :attr:`parts` are the names without quotes.
+        name: Path of the schema: ``sales.europe`` for ``europe`` in ``sales``, ``"sales.europe"`` for a top-level schema with a dot in its
+            name. :attr:`parts` has the names without quotes.
         path: The full directory with a trailing slash.
-        comment: Its ``comment`` tag; ``tags`` are its other tags by key. DuckDB neither writes nor shows them.
+        comment: Its ``comment`` tag. DuckDB neither writes nor shows comments and tags of schemas.
+        tags: Its other tags by key.
     """
 
     id: int
@@ -134,7 +138,7 @@ class SchemaState:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The names of the schemas around it, outermost first, and its own."""
+        """Names of the enclosing schemas, outermost first, and of the schema itself."""
         return split_path(self.name)
 
 

@@ -11,7 +11,7 @@ RESERVED_PREFIX = "_ducklake_"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InlinedColumns:
-    """Names of the columns that lead every table of inlined rows."""
+    """Names of the leading columns of each table of inlined rows."""
 
     row_id: str
     begin_snapshot: str
@@ -31,8 +31,8 @@ class InlinedLimits:
         most_columns: Maximum number of columns of a table: 1600 in PostgreSQL, 2000 in SQLite; DuckDB fails beyond.
         most_row_bytes: Maximum size of a row in bytes, four for each character; None for no limit.
         max_page_bytes: Maximum length of a row in a database page, in bytes; None for no limit. Longer values are stored elsewhere.
-        most_name_bytes: Maximum length of a column's name in UTF-8, None for any.
-        plain_names: Whether names of columns have to differ by more than case and accents, and have no character beyond U+FFFF.
+        most_name_bytes: Maximum length of a column's name in UTF-8 bytes; None for no limit.
+        plain_names: Whether names of columns must differ by more than case and accents, and must not contain characters beyond U+FFFF.
     """
 
     most_columns: int = 1600
@@ -50,10 +50,10 @@ class FormatVersion:
     """A version of the format.
 
     Attributes:
-        name: As the catalog stores it.
-        number: Major and minor, which decides which columns the metadata tables have.
-        is_writable: Whether lakes of it are written; the others are read, and migrated.
-        inlined_columns: How the leading columns of tables of inlined rows are called.
+        name: Name as stored in the catalog.
+        number: Major and minor version. They determine the columns of the metadata tables.
+        is_writable: Whether this library writes lakes of the version. It reads other lakes and can migrate them.
+        inlined_columns: Names of the leading columns of tables of inlined rows.
         reserves_prefix: Whether no column may have a name that begins with ``_ducklake_``.
         inlines_variants: Whether variants are inlined where the database has no such type.
         has_parent_schemas: Whether a schema may be inside another.
@@ -61,7 +61,7 @@ class FormatVersion:
         epoch_transforms: Whether partition keys may count years, months, days and hours since 1970.
         null_type: Whether a column may be of type ``null``.
         shared_deletion_vectors: Whether a Puffin file may hold the deletes of several snapshots.
-        inlined_limits: What the catalog's database takes.
+        inlined_limits: Limits of the catalog's database.
     """
 
     name: str
@@ -125,7 +125,7 @@ def format_version(name: str) -> FormatVersion:
     ('_ducklake_row_id', False)
 
     Raises:
-        CatalogVersionError: One that this library does not know.
+        CatalogVersionError: This library does not know the version.
     """
     found = VERSIONS.get(name)
     if found is None:
@@ -137,7 +137,7 @@ def writable_version(name: str) -> FormatVersion:
     """Return a version that lakes can be created in, and migrated to.
 
     Raises:
-        CatalogVersionError: Another one.
+        CatalogVersionError: This library cannot write the version.
     """
     if name not in WRITABLE:
         raise CatalogVersionError(f"version {name!r} cannot be written: choose one of {', '.join(WRITABLE)}", found=name)
@@ -145,12 +145,12 @@ def writable_version(name: str) -> FormatVersion:
 
 
 def interrupted_name(former: FormatVersion, target: FormatVersion) -> str:
-    """Return the version that a catalog states between two versions, where a migration takes more than one transaction."""
+    """Return the version that a catalog stores during a migration that takes several transactions."""
     return f"{former.name}{_INTERRUPTED}{target.name}"
 
 
 def interrupted_migration(name: str) -> tuple[FormatVersion, FormatVersion] | None:
-    """Return the two versions of a migration that has begun, from what the catalog states; None for a plain version.
+    """Return the two versions of an unfinished migration, from the stored version; None if no migration is running.
 
     >>> [version.name for version in interrupted_migration("1.0-to-1.1")], interrupted_migration("1.0")
     (['1.0', '1.1'], None)

@@ -332,7 +332,7 @@ def _result(snapshots: Sequence[ExpiringSnapshot], found: Unneeded, held: Sequen
 
 
 class Holds:
-    """Named holds on snapshots, which prevent that the snapshots expire. Returned by :attr:`DuckLake.holds`.
+    """Named holds on snapshots, returned by :attr:`DuckLake.holds`. A held snapshot does not expire.
 
     :meth:`DuckLake.expire_snapshots` always keeps a held snapshot, with every file and definition that it needs. **DuckDB does not support
     holds**: its ``ducklake_expire_snapshots`` expires held snapshots, too. Holds are stored in ``ducklake_metadata``, so that DuckDB lists

@@ -70,21 +70,21 @@ class Query(Readable):
 
     @property
     def snapshot_id(self) -> int:
-        """The snapshot that tables without AT are read at."""
+        """Id of the snapshot at which tables without AT are read."""
         return self._snapshot_id
 
     @property
     def text(self) -> str:
-        """The query as it was given."""
+        """The SQL text of the query."""
         return self._sql
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """Return the rows as a stream with a known schema; in their order where the query has ORDER BY.
+        """Return the rows as a stream with a known schema, ordered if the query has ORDER BY.
 
         Raises:
-            NotFoundError: A table that does not exist.
+            NotFoundError: A table does not exist.
             UsageError: The engine rejects the query, or fails while it runs.
-            UnsupportedFeatureError: The query needs an engine and there is none, or the engine lacks something.
+            UnsupportedFeatureError: DuckDB is required and not installed, or the engine does not support the query.
         """
         if self._session is not None:
             return self.to_spark(self._session).toArrow().to_reader()
@@ -106,14 +106,14 @@ class Query(Readable):
         return rows_in_process(self._lake, names, self._sql)
 
     def to_spark(self, session: SparkSession | None = None) -> DataFrame:
-        """Return the rows as a lazy DataFrame, classic or Connect; docs/reference/views.md lists what is translated to Spark.
+        """Return the rows as a lazy DataFrame, classic or Connect. docs/reference/views.md lists the SQL that is translated.
 
         Args:
-            session: The session to read with, that of the query when None.
+            session: Spark session. Default: the session of the query.
 
         Raises:
-            UnsupportedFeatureError: Something in the query is not translated; the message names it.
-            UsageError: There is no session, it does not follow ANSI SQL, or its time zone is not that of the query.
+            UnsupportedFeatureError: A part of the query is not translated; the message names it.
+            UsageError: There is no session, it does not use ANSI SQL, or its time zone differs from that of the query.
         """
         session = session or self._session
         if self._frames:

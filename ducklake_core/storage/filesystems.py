@@ -45,13 +45,13 @@ _UNREMEMBERED = {"use_listings_cache": False}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageOptions:
-    """Options of the stores, by protocol.
+    """Options of object stores by protocol.
 
-    Without options each store's own chain of credential providers applies (environment, profile, instance role), which is also the only
-    way in which long work outlives short-lived credentials. Options travel to executors; their values appear in no repr and no message.
+    Without options, each store uses its own chain of credential providers (environment, profile, instance role). Prefer it for long
+    jobs, because it renews credentials that expire. Options are sent to executors; their values are masked in every repr and message.
 
     Attributes:
-        by_protocol: fsspec constructor arguments per protocol: ``{"s3": {"endpoint_url": ...}}``; aliases count as their store.
+        by_protocol: fsspec arguments by protocol, such as ``{"s3": {"endpoint_url": ...}}``. Aliases such as ``s3a`` count as their store.
     """
 
     by_protocol: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, hash=False)
@@ -63,7 +63,7 @@ class StorageOptions:
             raise UsageError("storage_options must be a mapping from protocols to mappings of options", parameter="storage_options")
 
     def for_protocol(self, protocol: str) -> dict[str, Any]:
-        """Return arguments for one protocol, empty when there are none."""
+        """Return the arguments of one protocol; empty without options."""
         wanted = canonical_protocol(protocol)
         return {
             name: value
@@ -73,7 +73,7 @@ class StorageOptions:
         }
 
     def redact(self, text: str) -> str:
-        """Return the text with every option value of six or more characters replaced, also as it stands in an address.
+        """Return a string with every option value of six or more characters masked, also in percent-encoded form.
 
         >>> StorageOptions(by_protocol={"s3": {"key": "AKIA-me", "secret": "hush-hush"}}).redact("denied: hush-hush")
         'denied: ***'
@@ -108,8 +108,9 @@ class Deletion:
     """The outcome of :meth:`Storage.delete`.
 
     Attributes:
-        deleted: Paths that were there and are deleted; ``missing`` ones did not exist, which counts as success.
-        failed: Paths that are still there, each with the reason.
+        deleted: Deleted paths.
+        missing: Paths that did not exist, which counts as success.
+        failed: Paths that could not be deleted, each with the reason.
     """
 
     deleted: tuple[str, ...]
@@ -119,7 +120,7 @@ class Deletion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storage:
-    """File access for one lake; picklable, so that executors reach the same stores as the driver."""
+    """Access to the files of a lake. It is picklable, so that executors use the same stores as the driver."""
 
     options: StorageOptions = field(default_factory=StorageOptions)
 
@@ -128,7 +129,7 @@ class Storage:
 
         Raises:
             UnsupportedFeatureError: The package for that protocol is not installed.
-            StorageError: The package cannot do with the options.
+            StorageError: The package rejects the options.
         """
         protocol = protocol_of(path)
         options = self.options.for_protocol(protocol)
@@ -155,7 +156,7 @@ class Storage:
 
         Raises:
             NotFoundError: There is no such file.
-            StorageError: It cannot be opened.
+            StorageError: The file cannot be opened.
         """
         # Errors are classified only after a failure: the context manager that does it costs as much as opening a local file.
         if protocol_of(path) == "file" and (file := opened(path)) is not None:
@@ -168,12 +169,12 @@ class Storage:
             return pa.PythonFile(_confirmed(filesystem, lambda: filesystem.open(inside, "rb")), mode="r")
 
     def open_output(self, path: str) -> pa.NativeFile:
-        """Return a new file for writing; directories are made on local disk only, as object stores have none.
+        """Return a new file for writing. On local disk, missing directories are created.
 
-        A caller that gives it up half way calls :func:`ducklake_core.storage.uploads.discard` on it.
+        To abandon an unfinished file, call :func:`ducklake_core.storage.uploads.discard`.
 
         Raises:
-            StorageError: It cannot be created.
+            StorageError: The file cannot be created.
         """
         with self.reporting("create", path):
             if protocol_of(path) == "file":
@@ -197,7 +198,7 @@ class Storage:
             return int(_confirmed(filesystem, lambda: filesystem.size(inside)))
 
     def exists(self, path: str) -> bool:
-        """Return whether there is a file (or, on local disk, a directory) of that path.
+        """Return whether a file (or, on local disk, a directory) has the path.
 
         Raises:
             StorageError: The store does not answer.
@@ -209,11 +210,11 @@ class Storage:
             return bool(filesystem.exists(inside))
 
     def identity(self, path: str) -> object | None:
-        """Return a key that all paths of one local file share; None for a missing file, and in stores, where the path is the key."""
+        """Return a key that all paths of one local file share. None for missing files and for object stores."""
         return identity(path) if protocol_of(path) == "file" else None
 
     def list(self, prefix: str) -> Iterator[StoredFile]:
-        """Yield all files below a directory, none when it is missing: in S3 page by page as the store lists them, else per directory.
+        """Yield all files below a directory; none if it is missing. S3 is listed page by page, other stores by directory.
 
         Raises:
             StorageError: The store does not answer, or a directory cannot be read.
@@ -234,7 +235,7 @@ class Storage:
         yield from listed(filesystem, inside, prefix)
 
     def delete(self, paths: Iterable[str]) -> Deletion:
-        """Delete files; what is missing counts as done, and one failure does not stop the others."""
+        """Delete files. A missing file counts as success, and a failure does not stop the others."""
         every = list(paths)
         # A disk keeps one thread waiting most of the time; giving a thread a path takes as long as the disk does.
         is_local = all(protocol_of(path) == "file" for path in every)
@@ -253,9 +254,9 @@ class Storage:
         )
 
     def discard(self, paths: Iterable[str]) -> None:
-        """Delete files that no catalog names and no later work will name, after an error or an interruption.
+        """Delete uncommitted files after an error or an interruption.
 
-        Waits at most 10 seconds for an object store, and reports no failure: ``delete_orphaned_files`` finds what is left.
+        Waits at most 10 seconds for an object store, and ignores failures: ``delete_orphaned_files`` finds the files.
         """
         every = list(paths)
         # Local deletes are fast and certain; those in a store run in the background if it does not answer in time.
@@ -293,11 +294,11 @@ class Storage:
 
     @contextmanager
     def reporting(self, action: str, path: str) -> Iterator[None]:
-        """Turn what stores raise inside the block into a StorageError that names the path and hides secrets.
+        """Convert errors of stores inside the block to a StorageError that names the path and masks secrets.
 
         Args:
-            action: What was attempted, for the message: "write", "list".
-            path: The path it was attempted on.
+            action: Attempted operation for the message, such as "write" or "list".
+            path: Path of the operation.
         """
         try:
             yield

@@ -212,7 +212,22 @@ def build_maintenance_job(
 ) -> dg.JobDefinition:
     """Build a job that merges small files, then expires snapshots, then deletes files that no snapshot needs.
 
-    :func:`build_maintenance_defs` has all steps, and describes the arguments.
+    :func:`build_maintenance_defs` has all operations, a schedule and a sensor.
+
+    Args:
+        name: Name of the job.
+        lake_key: Resource key of the :class:`DuckLakeResource`, ``lake`` by default.
+        tables: Tables to merge, such as ``["sales.*", "main.order_?"]``; all when empty.
+        expire_older_than: Age at which snapshots expire, as a timedelta or a string; 7 days by default.
+        keep_last: Number of newest snapshots that never expire, 1 by default.
+        cleanup_older_than: Time after which a file that became unneeded is deleted, as a timedelta or a string; 2 days by default.
+        dry_run: Whether to only report what a run would do, False by default.
+        pool: Dagster pool of the steps; its limit is configured in the instance.
+        assets: Assets that are tables of the lake: a run ends with an observation of each, with the numbers of its files.
+        schema: The ``schema`` setting of the IO manager, which is part of the tables' names.
+
+    Raises:
+        UsageError: An age is invalid.
     """
     steps: Sequence[MaintenanceVerb] = ("merge_adjacent_files", "expire_snapshots", "cleanup_old_files")
     ages = {"expire_older_than": expire_older_than, "cleanup_older_than": cleanup_older_than}

@@ -222,10 +222,11 @@ class ViewState:
         id: ``view_id``.
         dialect: Language of ``sql``; DuckDB writes ``duckdb``.
         sql: The query; ``{DUCKLAKE_CATALOG}`` stands for the name under which a reader has attached the lake.
-        column_aliases: Names of its columns, the first ones at least; empty when the query names them all.
-        comment: Its ``comment`` tag; ``tags`` are its other tags by key.
-        column_comments: Comments of its columns by their names in the query (format 1.1).
-        snapshot_id: The snapshot this state was read at.
+        column_aliases: Names of the first columns, instead of those of the query; empty without any.
+        comment: Its ``comment`` tag.
+        tags: Its other tags by key.
+        column_comments: Comments of its columns, by their names in the query (format 1.1).
+        snapshot_id: Id of the snapshot.
     """
 
     id: int

@@ -36,16 +36,15 @@ _LARGEST_EXACT = 2**53
 class Readable(ABC):
     """An object with rows: a table, a scan, a change feed, a view, or a table within a transaction.
 
-    It is also an Arrow stream for every library that accepts one (``pa.table(x)``, ``pl.DataFrame(x)``, ``duckdb.sql("FROM x")``,
-    ``pd.DataFrame.from_arrow(x)``). Memory is bounded by a few batches until that library collects them, and the object can be read any
-    number of times.
+    It is also an Arrow stream, which other libraries read directly (``pa.table(x)``, ``pl.DataFrame(x)``, ``duckdb.sql("FROM x")``,
+    ``pd.DataFrame.from_arrow(x)``). It can be read any number of times, and holds only a few batches in memory.
     """
 
     __slots__ = ()
 
     @abstractmethod
     def to_reader(self) -> pa.RecordBatchReader:
-        """Return the rows as a stream with a known schema, for writers and engines that take one."""
+        """Return the rows as a ``RecordBatchReader``, a stream with a known schema."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return a new stream of the rows in Arrow's PyCapsule protocol, cast to the requested schema if there is one."""
@@ -60,7 +59,7 @@ class Readable(ABC):
         return self.to_reader().read_all()
 
     def head(self, n: int = 5) -> pa.Table:
-        """Return any ``n`` rows (5 by default) as an Arrow table; reading ends with the batch that has the last of them."""
+        """Return any ``n`` rows (5 by default) as an Arrow table. Reads only as many batches as needed."""
         reader = self.to_reader()
         return pa.Table.from_batches(first_rows(iter(reader), n), schema=reader.schema)
 
@@ -68,12 +67,12 @@ class Readable(ABC):
         """Return all rows as a pandas frame.
 
         Args:
-            dtype_backend: ``"numpy"`` (the default) for the types that pyarrow chooses, where whole numbers with NULLs become floats;
-                ``"numpy_nullable"`` or ``"pyarrow"`` for types that hold NULL, as in pandas' own readers.
+            dtype_backend: ``"numpy"`` converts integers with NULLs to floats. ``"numpy_nullable"`` and ``"pyarrow"`` use types that hold
+                NULL, as in pandas' own readers. Default: ``"numpy"``.
 
         Raises:
-            UsageError: A column of whole numbers has NULLs and a number that no float holds; pass one of the other two.
-            UnsupportedFeatureError: Dates before the year 1 or after 9999, or 24:00:00, which only ``"pyarrow"`` holds.
+            UsageError: A column of integers has NULLs and a number that no float represents. Use another ``dtype_backend``.
+            UnsupportedFeatureError: A date is before the year 1 or after 9999, or a time is 24:00:00. Use ``"pyarrow"``.
         """
 
         return pandas_frame(self.to_arrow(), dtype_backend)
@@ -102,12 +101,12 @@ class Readable(ABC):
         return frame
 
     def to_duckdb(self, connection: DuckDBPyConnection | None = None) -> DuckDBPyRelation:
-        """Return the rows as a DuckDB relation, which reads them, as a stream, each time it is run.
+        """Return the rows as a DuckDB relation, which reads them again each time it runs.
 
         Integers of 128 bits come as decimals of 38 digits.
 
         Args:
-            connection: The connection that can query it; DuckDB's default connection when None.
+            connection: Connection that can query the relation. Default: DuckDB's default connection.
 
         Raises:
             UnsupportedFeatureError: DuckDB is not installed.

@@ -56,7 +56,7 @@ class Combinable:
         return AnyOf(conditions=(*_parts_of(other, AnyOf), *_parts_of(self, AnyOf)))
 
     def __invert__(self) -> Condition:
-        """Return SQL's NOT: where a condition is NULL for a row, so is its opposite, and neither keeps the row."""
+        """Return the negated condition. It is NULL if the condition is NULL, so neither matches such a row."""
         own = self.as_condition()
         # Inside Not may be SQL text, which cannot stand alone as a condition.
         return Not(condition=own) if not isinstance(own, Not) or isinstance(own.condition, str) else own.condition
@@ -78,7 +78,7 @@ def _parts_of(operand: Combinable | str, kind: type[AllOf | AnyOf]) -> tuple[Con
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Comparison(Combinable):
-    """The column compared with a Python value, or with another column; NULL when either side is NULL."""
+    """A comparison of a column with a Python value or another column; NULL if either side is NULL."""
 
     column: ColumnPath
     operator: Operator
@@ -111,7 +111,7 @@ class IsNull(Combinable):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class StartsWith(Combinable):
-    """The column begins with a prefix, letter by letter."""
+    """The column begins with a prefix."""
 
     column: ColumnPath
     prefix: str
@@ -122,7 +122,7 @@ class StartsWith(Combinable):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class OneOf(Combinable):
-    """The column has one of the values; no row when there are none."""
+    """The column has one of the values. Without values, no row matches."""
 
     column: ColumnPath
     values: tuple[object, ...]
@@ -133,7 +133,7 @@ class OneOf(Combinable):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InIntervals(Combinable):
-    """The column lies in one of the half-open intervals, ``start <= column < end``; no row when there are none."""
+    """The column is in one of the half-open intervals, ``start <= column < end``. Without intervals, no row matches."""
 
     column: ColumnPath
     intervals: tuple[tuple[object, object], ...]
@@ -141,7 +141,7 @@ class InIntervals(Combinable):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Not(Combinable):
-    """The condition is false; where it is NULL, so is this. A string is SQL text."""
+    """The condition is false; NULL if it is NULL. A string is SQL text."""
 
     condition: Condition | str
 
@@ -151,7 +151,7 @@ class Not(Combinable):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class AllOf(Combinable):
-    """Every one of the conditions; every row when there are none. A string is SQL text."""
+    """All of the conditions are true. Without conditions, every row matches. A string is SQL text."""
 
     conditions: tuple[Condition | str, ...]
 
@@ -161,7 +161,7 @@ class AllOf(Combinable):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class AnyOf(Combinable):
-    """Any of the conditions; no row when there are none. A string is SQL text."""
+    """At least one of the conditions is true. Without conditions, no row matches. A string is SQL text."""
 
     conditions: tuple[Condition | str, ...]
 
@@ -200,8 +200,8 @@ def bound(condition: Condition | str, schema: Schema) -> Predicate:
     '(((("n" >= 1) AND ("n" < 5)) OR (("n" >= 5) AND ("n" < 9))) AND ("n" <> 3))'
 
     Raises:
-        NotFoundError: A column that the schema does not have.
-        UsageError: A value that cannot be compared with its column, a text that is no condition, or conditions that are nested too deeply.
+        NotFoundError: The schema lacks a column of the condition.
+        UsageError: A value cannot be compared with its column, a string is not a condition, or conditions are nested too deeply.
     """
     return limited(_bound(condition, schema, 1), condition)
 
@@ -270,9 +270,9 @@ def foreign_kind(value: object) -> str | None:
 
 
 class Column(Combinable):
-    """A column by its name, not yet of any table. Made by :func:`col`; a boolean one is a condition itself.
+    """A column in a condition, created by :func:`col`. A boolean column is a condition itself.
 
-    Comparisons are SQL's: where the column is NULL, none of them holds, ``!=`` included. NaN equals NaN and is greater than every
+    Comparisons follow SQL: if the column is NULL, none of them is true, not even ``!=``. NaN equals NaN and is greater than every
     number, as in DuckDB.
     """
 
@@ -292,7 +292,7 @@ class Column(Combinable):
 
     @property
     def path(self) -> str | tuple[str, ...]:
-        """The name, or the names from the column down to the field of a struct."""
+        """The name of the column, or the names from the column to a field of a struct."""
         return self._path
 
     def as_condition(self) -> Condition:
@@ -319,10 +319,10 @@ class Column(Combinable):
         return self._compared(">=", other)
 
     def isin(self, values: Iterable[object]) -> Condition:
-        """Return the condition that the column has one of the values of a list, a set, or a NumPy or Arrow array; without values, no row.
+        """Return the condition that the column has one of the values. Without values, no row matches.
 
         Raises:
-            UsageError: A string, which is one value and no list, or None among the values: ``| col(...).is_null()`` keeps those rows.
+            UsageError: ``values`` is a string instead of a list, or contains None. Add ``| col(...).is_null()`` to include NULL.
         """
         if isinstance(values, str | bytes | Mapping | Column) or not isinstance(values, Iterable):
             raise UsageError(f"{self}.isin takes a list of values, not {shown(values)}", column=dotted_name(self._path))
@@ -343,10 +343,10 @@ class Column(Combinable):
         return Not(condition=self.is_null())
 
     def starts_with(self, prefix: str) -> Condition:
-        """Return the condition that the column begins with ``prefix``, letter by letter: ``%`` and ``_`` stand for themselves.
+        """Return the condition that the column begins with ``prefix``. ``%`` and ``_`` are ordinary characters.
 
         Raises:
-            UsageError: The prefix is no string.
+            UsageError: The prefix is not a string.
         """
         if not isinstance(prefix, str):
             raise UsageError(f"{self}.starts_with takes a text, not {shown(prefix)}", column=dotted_name(self._path))
@@ -375,7 +375,7 @@ class Column(Combinable):
 
 
 def col(name: str | tuple[str, ...]) -> Column:
-    """Return a column, to build a condition from wherever a ``where`` is taken.
+    """Return a column for a condition. Every ``where`` argument accepts the conditions that are built from it.
 
     >>> condition = (col("delay") > 5) & (col("carrier").isin(["UA", "B6"]) | col("box.size").is_null())
     >>> condition
@@ -388,7 +388,7 @@ def col(name: str | tuple[str, ...]) -> Column:
             (``col('"odd.name"')``), or the parts are given as a tuple.
 
     Raises:
-        UsageError: A name that cannot be read.
+        UsageError: The name is not valid.
     """
     if isinstance(name, tuple):
         if not name or not all(name) or not _are_strings(name):
@@ -410,14 +410,14 @@ def dotted_name(path: ColumnPath) -> str:
 
 
 def python_value(value: Any) -> object:
-    """Return a constant of Arrow or NumPy as Python has it; everything else as it is.
+    """Return the Python value of an Arrow or NumPy scalar; return other values unchanged.
 
     >>> import numpy as np, pyarrow as pa
     >>> python_value(np.float32(0.5)), python_value(pa.scalar("a")), python_value(np.datetime64("2020-01-01"))
     (0.5, 'a', datetime.date(2020, 1, 1))
 
     Raises:
-        UsageError: A time of NumPy that Python's types cannot hold.
+        UsageError: Python's types cannot hold a NumPy time.
     """
     # Recognized by attribute and module, so that NumPy, Arrow and pandas need not be imported here.
     if hasattr(value, "as_py"):

@@ -70,10 +70,10 @@ class ColumnStatistics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenFile:
-    """A Parquet file that is in place but not committed: what a writer reports.
+    """A Parquet file that a writer has written and not yet committed.
 
     Attributes:
-        path: Path relative to the table's directory (``path_is_relative``), with hive directories.
+        path: Path relative to the table's directory (``path_is_relative``), including Hive directories.
         record_count: Rows.
         file_size_bytes: Bytes of the whole file.
         footer_size: Bytes of the Parquet footer thrift, without its length field and magic.
@@ -100,13 +100,13 @@ class DeleteFile:
     """A file of deleted row positions.
 
     Attributes:
-        id: ``delete_file_id``; below 0 for one that an open transaction has written, which counts whatever snapshot is read.
+        id: ``delete_file_id``; negative if an open transaction has written the file. Such a file applies at every snapshot.
         path: Full path.
         format: ``parquet`` or ``puffin``.
-        partial_max: Snapshot of the newest deletes in a file that holds the snapshot of each delete.
-        committed_at: Snapshot that committed the newest deletes, when they claim the earlier snapshot ``partial_max``: a commit of
-            DuckDB that is retried keeps the snapshot of its first attempt in the file. None when the claim holds.
-        encryption_key: Opens it when the lake is encrypted; deletion vectors are plain all the same.
+        partial_max: Snapshot of the newest deletes, if the file stores the snapshot of each delete.
+        committed_at: Snapshot that committed the newest deletes, if ``partial_max`` is wrong: when DuckDB retries a commit, the file keeps
+            the snapshot of the first attempt. None if ``partial_max`` is right.
+        encryption_key: Key of the file in an encrypted lake. Deletion vectors are never encrypted.
     """
 
     id: int
@@ -124,23 +124,23 @@ class DeleteFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataFile:
-    """A data file, live at the snapshot it was read for, with everything that hides rows of it.
+    """A live data file at a snapshot, with its deletes.
 
     Attributes:
-        id: ``data_file_id``; below 0 for one that is not committed.
-        directory: Full directory that ``relative_path`` is below, with a trailing slash, one text for all files of a table; empty where
-            the stored path is full.
-        relative_path: Path as stored, for rows that name it again (schedule, delete files).
-        row_id_start: Row id of the first row; None when row ids are embedded.
-        partition_id: Partition spec that the file was written with, None for none.
-        partition_values: (partition_key_index, text) pairs of the file's own spec.
-        partial_max: Highest snapshot id among its rows, when it holds rows of several snapshots.
+        id: ``data_file_id``; negative if the file is not committed.
+        directory: Directory of ``relative_path`` with a trailing slash, shared by all files of a table; empty if the stored path is
+            absolute.
+        relative_path: Path as stored.
+        row_id_start: Row id of the first row; None if the file contains row ids.
+        partition_id: Id of the partition spec of the file; None without partition keys.
+        partition_values: Pairs of key index and value as a string, for the file's partition spec.
+        partial_max: Highest snapshot id of its rows, if it has rows of several snapshots.
         encryption_key: Opens the file; None for a plain one.
-        row_counts: How many of its rows are of each snapshot or an earlier one, as (snapshot id, rows) by both; only catalogs
-            before version 0.4 say so. Files that store the snapshot with each row need no counts.
-        delete_files: Delete files live at the snapshot; more than one is a fault of the writer, and all of them count.
-        inlined_deletes: Positions deleted through the catalog at or before the snapshot.
-        row_group_count: Its row groups, None where the catalog does not store it (version 1.0, and files of that time).
+        row_counts: Pairs of snapshot id and number of rows up to that snapshot, ascending. Only catalogs before version 0.4 store them;
+            later files store the snapshot of each row.
+        delete_files: Live delete files at the snapshot. If a faulty writer left several, all of them apply.
+        inlined_deletes: Positions that are deleted in the catalog at the snapshot.
+        row_group_count: Number of row groups; None if the catalog does not store it (files of version 1.0).
     """
 
     id: int
@@ -165,7 +165,7 @@ class DataFile:
 
     @property
     def path(self) -> str:
-        """Full path, built on demand: plans hold a million files."""
+        """Full path. Built on each access, because plans have up to a million files."""
         return self.directory + self.relative_path
 
     @property
@@ -181,7 +181,7 @@ def parse_row_counts(partial_file_info: str | None) -> tuple[tuple[int, int], ..
     (((2, 20), (3, 41), (4, 63)), (), ())
 
     Raises:
-        CatalogCorruptError: Neither form, or counts that do not grow.
+        CatalogCorruptError: The string has neither form, or the counts do not increase.
     """
     if partial_file_info is None or _PARTIAL_MAX.fullmatch(partial_file_info):
         return ()
@@ -198,10 +198,10 @@ def parse_row_counts(partial_file_info: str | None) -> tuple[tuple[int, int], ..
 
 @dataclass(frozen=True, slots=True)
 class EncryptionKey:
-    """A key that travels with the file it opens, to executors too, and shows itself in no repr and no message.
+    """The key of an encrypted file. Plans send it to executors; it is masked in every repr and message.
 
     Attributes:
-        base64_text: The key as in ``encryption_key`` of ``ducklake_data_file`` and ``ducklake_delete_file``.
+        base64_text: The key as stored in ``encryption_key`` of ``ducklake_data_file`` and ``ducklake_delete_file``.
 
     >>> EncryptionKey("AAECAwQFBgcICQoLDA0ODw==")
     EncryptionKey(***)
@@ -223,7 +223,7 @@ class EncryptionKey:
             where: The file, for messages.
 
         Raises:
-            CatalogCorruptError: The text is not the base64 of an AES key.
+            CatalogCorruptError: The string is not an AES key in base64.
             UnsupportedFeatureError: The key is itself encrypted.
         """
         prefix, separator, _ = self.base64_text.partition(":")
@@ -258,5 +258,5 @@ class DeleteHistory:
 
 
 def deleted_count(file: DataFile) -> int:
-    """Return the deleted rows of a file, as the catalog counts them."""
+    """Return the number of deleted rows of a file, from the catalog."""
     return sum(one.delete_count for one in file.delete_files) + len(file.inlined_deletes)

@@ -74,14 +74,14 @@ class Field:
     """One node of a type tree.
 
     Attributes:
-        id: ``column_id`` of the node, unique in its table for ever; 0 while none has been assigned.
-        name: Name as written by the user; compared without regard to case.
+        id: ``column_id`` of the node, which its table never uses again; 0 if it is not assigned yet.
+        name: Name as the user wrote it. Names are case-insensitive.
         type: Logical type.
         nullable: False only for columns declared NOT NULL.
-        initial_default: Text of the value that rows of files without this column have; None for NULL.
-        default: Text of the default value for new rows; None for NULL.
-        default_is_expression: Whether ``default`` is a SQL expression rather than a literal's text.
-        begin_snapshot: Snapshot that made this version of the node; 0 while it is not committed.
+        initial_default: Value of rows in files that lack the column, as a string; None for NULL.
+        default: Default value of new rows, as a string; None for NULL.
+        default_is_expression: Whether ``default`` is an SQL expression instead of a value.
+        begin_snapshot: Snapshot that created this version of the node; 0 if it is not committed.
     """
 
     id: int = 0

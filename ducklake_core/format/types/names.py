@@ -33,7 +33,7 @@ def storable(name: str, value: object, *, nul: bool = False) -> str:
         nul: Whether it may contain NUL.
 
     Raises:
-        UsageError: Something else.
+        UsageError: The value is not a string, or the catalog cannot store it.
     """
     if not isinstance(value, str):
         raise UsageError(f"{name} must be a string, not {shown(value)}", parameter=name)
@@ -48,9 +48,9 @@ def storable(name: str, value: object, *, nul: bool = False) -> str:
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """Return the schema and table of ``table`` or ``schema.table``; a part with dots or quotes is double-quoted, quotes doubled.
+    """Return the schema and table of ``table`` or ``schema.table``. Parts with dots or quotes are double-quoted.
 
-    The schema stays a path with its quotes, the table's name loses them.
+    The schema is returned as a path with quotes, the table's name without quotes.
 
     >>> split_name("flights"), split_name("raw.flights"), split_name('raw."odd.na""me"')
     (('main', 'flights'), ('raw', 'flights'), ('raw', 'odd.na"me'))
@@ -58,7 +58,7 @@ def split_name(name: str) -> tuple[str, str]:
     (('sales.europe', 'orders'), ('"sales.europe"', 'orders'))
 
     Raises:
-        UsageError: Anything else.
+        UsageError: The string is not a name.
     """
     parts = split_name_parts(storable("the name of a table, view or macro", name))
     if parts is None:
@@ -80,7 +80,7 @@ def split_name_parts(name: str) -> tuple[str | None, str] | None:
 
 
 def join_name(schema: str, table: str) -> str:
-    """Return the text that :func:`split_name` reads back, of a schema's path and a table's bare name.
+    """Return ``schema.table`` with quotes where necessary, the inverse of :func:`split_name`.
 
     >>> join_name("main", "flights"), join_name("raw", 'odd.na"me'), join_name("sales.europe", "orders")
     ('main.flights', 'raw."odd.na""me"', 'sales.europe.orders')
@@ -89,7 +89,7 @@ def join_name(schema: str, table: str) -> str:
 
 
 def schema_path(text: str) -> str:
-    """Return the path of a schema that a caller names, as the library writes it; a string that is no path is the name of one schema.
+    """Return the normalized path of a schema. A string that is not a path is the name of one schema.
 
     >>> schema_path("sales.europe"), schema_path('"sales.europe"'), schema_path('"raw"'), schema_path('na"me')
     ('sales.europe', '"sales.europe"', 'raw', '"na""me"')
@@ -99,9 +99,9 @@ def schema_path(text: str) -> str:
 
 
 def schemas_meant(text: str) -> tuple[str, str]:
-    """Return the paths that a schema's name may mean. The first that exists counts, as in DuckDB.
+    """Return the possible paths of a schema's name, in order. The first one that exists is used, as in DuckDB.
 
-    They are the path ``a.b``, and one schema at the top whose whole name is ``a.b``.
+    ``a.b`` may be a schema in another one, or a top-level schema whose name has a dot.
 
     >>> schemas_meant("a.b"), schemas_meant("raw")
     (('a.b', '"a.b"'), ('raw', 'raw'))
@@ -119,13 +119,13 @@ def parent_schema(path: str) -> str | None:
 
 
 def split_path(name: str) -> tuple[str, ...]:
-    """Return the parts of a column's name or of a schema's path: ``s.z``, a part with dots or quotes double-quoted, quotes doubled.
+    """Return the parts of a column's name or a schema's path, such as ``s.z``. Parts with dots or quotes are double-quoted.
 
     >>> split_path("s.z"), split_path('s."odd.na""me"')
     (('s', 'z'), ('s', 'odd.na"me'))
 
     Raises:
-        UsageError: Text that cannot be read.
+        UsageError: The string is not a path.
     """
     storable("the name of a column or schema", name)
     if name and "." not in name and '"' not in name:
@@ -147,7 +147,7 @@ def raw_parts(name: str) -> tuple[str, ...]:
 
 
 def dotted(parts: Sequence[str]) -> str:
-    """Return the text that :func:`split_path` reads back.
+    """Return the parts joined by dots, with quotes where necessary: the inverse of :func:`split_path`.
 
     >>> dotted(("s", "z")), dotted(("s", 'odd.na"me'))
     ('s.z', 's."odd.na""me"')
@@ -165,7 +165,7 @@ def quoted_path(parts: Sequence[str]) -> str:
 
 
 def folded(name: str) -> str:
-    """Return the same text for names that DuckDB finds equal: only ASCII letters lose their case.
+    """Return the same string for names that are equal in DuckDB, which ignores the case of ASCII letters only.
 
     >>> folded("Flights"), folded("ÄRGER")
     ('flights', 'Ärger')
@@ -184,11 +184,10 @@ def _quoted(part: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TablePattern:
-    """One or many tables: ``table`` or ``schema.table`` with ``*`` for any letters and ``?`` for one, in any part.
+    """A name of a table, or a pattern for many: ``table`` or ``schema.table``, where ``*`` matches any characters and ``?`` one character.
 
-    Neither stands for the dot between two names; ``**`` as a whole part stands for any number of schemas inside each other, none too. A
-    pattern without a dot is about the schema ``main``, as names are. Within double quotes the signs are themselves. ASCII letters match in
-    either case.
+    Neither matches the dot between two names. ``**`` as a whole part matches any number of nested schemas, including none. A pattern
+    without a dot applies to the schema ``main``. Wildcards in double quotes are ordinary characters. Patterns are case-insensitive.
 
     >>> pattern = TablePattern.parse("sales.order_*")
     >>> pattern.matches("Sales", "ORDER_LINES"), pattern.matches("sales", "orders"), pattern.matches("x.sales", "order_a")
@@ -201,8 +200,8 @@ class TablePattern:
     (False, False)
 
     Attributes:
-        text: As it was written.
-        has_wildcards: Whether it may match any number of tables, none of them too.
+        text: The pattern as written.
+        has_wildcards: Whether it may match any number of tables, including none.
     """
 
     text: str
@@ -215,7 +214,7 @@ class TablePattern:
         """Read a pattern.
 
         Raises:
-            UsageError: Neither ``table`` nor ``schema.table``.
+            UsageError: The string is neither ``table`` nor ``schema.table``.
         """
         parts = split_name_parts(text)
         if parts is None:

@@ -54,7 +54,7 @@ _MAX_ITEMS = 5
 
 
 def parse_age(text: str, now: datetime | None = None) -> timedelta:
-    """Return a span of time as DuckDB reads intervals, with its length when it ends now: months and years are those of the calendar.
+    """Return the length of a DuckDB interval that ends at ``now``. Months and years follow the calendar.
 
     >>> parse_age("2 days"), parse_age("1w 12:00:00"), parse_age("90 mins")
     (datetime.timedelta(days=2), datetime.timedelta(days=7, seconds=43200), datetime.timedelta(seconds=5400))
@@ -63,10 +63,10 @@ def parse_age(text: str, now: datetime | None = None) -> timedelta:
 
     Args:
         text: Numbers with units, times such as ``12:00:00``, or a number of seconds alone. ``INTERVAL '...'`` around it means nothing.
-        now: The end of the span; this moment when not given.
+        now: End of the interval. Default: the current time.
 
     Raises:
-        UsageError: Not such a span, or a negative one.
+        UsageError: The string is not an interval, or the interval is negative.
     """
     months, rest = _months_and_rest(text)
     end = datetime.now(UTC) if now is None else now

@@ -36,7 +36,7 @@ _CLOSING = {"(": ")", "<": ">"}
 
 
 def data_type_of(given: TypeLike) -> DataType:
-    """Return the type that a user means; nested fields have no ids.
+    """Return the type for a string, an Arrow type or a :data:`DataType`. Nested fields have no ids.
 
     >>> str(data_type_of("int8")), str(data_type_of("DECIMAL(10, 2)")), str(data_type_of(pa.list_(pa.int8())))
     ('int8', 'decimal(10,2)', 'list<int8>')
@@ -44,9 +44,9 @@ def data_type_of(given: TypeLike) -> DataType:
     ('struct<x: int32, y z: list<varchar>>', 'map<varchar, struct<a: int64>>')
 
     Raises:
-        UnsupportedFeatureError: A type that DuckLake does not have.
-        SchemaError: Text that is no type.
-        UsageError: Something else.
+        UnsupportedFeatureError: DuckLake does not have the type.
+        SchemaError: The string is not a type.
+        UsageError: The value is neither a string nor a type.
     """
     if isinstance(given, pa.DataType):
         return without_ids(from_arrow_field(pa.field("type", given)).type)
