@@ -181,7 +181,11 @@ class _Inspection:
             target = by_name.get(folded(column.name))
             if target is None:
                 if folded(column.name) in {folded(other.name) for other in wanted}:
-                    raise SchemaError(f"{self.where} has column {name!r} twice, apart from case", path=self.where, column=name)
+                    raise SchemaError(
+                        f"{self.where} has column {name!r} twice (names are case-insensitive). Rename one of the columns in the file",
+                        path=self.where,
+                        column=name,
+                    )
                 if self.rules.ignore_extra_columns:
                     continue
                 raise SchemaError(
@@ -341,8 +345,8 @@ class _Inspection:
             if raw is None or raw.isdecimal() or (key.transform in EPOCH_TRANSFORMS and raw.removeprefix("-").isdecimal()):
                 return None if raw is None else str(int(raw))
         raise UsageError(
-            f"{self.where} does not say which {key.text} of {column.name!r} its rows are of, by which table {self.rules.table} is "
-            f"partitioned: give it a directory {column.name}=value, write its rows instead, or reset the partitioning first",
+            f"{self.where} cannot be added: neither its path nor its statistics determine partition key {key.expression} of table "
+            f"{self.rules.table}. Put it into a directory {column.name}=value, write its rows instead, or reset the partitioning first",
             path=self.where,
             table=self.rules.table,
             column=column.name,

@@ -313,7 +313,7 @@ class _Work:
         given: dict[str, Field] = {}
         for column in frame:
             if given.setdefault(folded(column.name), column) is not column:
-                self.rejected.append(f"the frame has {path}{column.name!r} twice, apart from case")
+                self.rejected.append(f"the frame has {path}{column.name!r} twice (names are case-insensitive)")
         result: list[Field] = []
         replacing: list[Field] = []
         for column in table:

@@ -42,7 +42,7 @@ def test_partition_values_from_statistics(sqlite_address: LakeAddress, folder: P
 def test_buckets_are_computed_never_believed(sqlite_address: LakeAddress, folder: Path) -> None:
     lake = prepared(sqlite_address, "CREATE TABLE t (g INTEGER, a INTEGER)", "ALTER TABLE t SET PARTITIONED BY (bucket(4, g))")
     data = pa.table({"a": pa.array([1], pa.int32())})
-    with pytest.raises(UsageError, match=r"which bucket\(4\) of 'g'"):
+    with pytest.raises(UsageError, match=r"partition key bucket\(4, g\)"):
         lake.add_data_files(
             "t",
             put(
@@ -65,5 +65,5 @@ def test_rows_of_several_partitions_in_one_file(sqlite_address: LakeAddress, fol
     with pytest.raises(UsageError, match="several partitions"):
         lake.add_data_files("t", path)
     unknown = put(folder / "g.parquet", pa.table({"d": pa.array([dt.date(2020, 1, 1)])}), write_statistics=False)
-    with pytest.raises(UsageError, match="does not say which year of 'd'"):
+    with pytest.raises(UsageError, match=r"partition key year\(d\)"):
         lake.add_data_files("t", unknown)
