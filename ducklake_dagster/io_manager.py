@@ -63,7 +63,8 @@ class DuckLakeIOManager(dg.ConfigurableIOManager):
     write_mode: WriteMode = Field(
         default="overwrite",
         description="Way to write an output: overwrite replaces the rows of the run's partitions (all rows without partitions), append "
-        "adds rows, upsert updates rows with equal upsert_keys and inserts the others, merge follows the merge settings of the asset.",
+        "adds rows, upsert updates rows with equal upsert_keys and inserts the others, merge follows the merge settings of the asset, "
+        "error fails the step if the table exists (or has rows in the run's partitions), ignore then skips the write.",
     )
     schema_evolution: SchemaEvolution = Field(
         default="strict",
@@ -106,6 +107,7 @@ class DuckLakeIOManager(dg.ConfigurableIOManager):
         def __init__(self, **data: Any) -> None:
             reject_unknown_fields(type(self), data)
             _reject_no_resources(data)
+            _reject_variables(data)
             super().__init__(**data)
 
     _overridden: dict[str, str] = PrivateAttr(default_factory=dict)
@@ -153,7 +155,7 @@ class DuckLakeIOManager(dg.ConfigurableIOManager):
         with shown_failures(str(output.address)):
             lake = writing_lake(self).connect()
             table = output.table(lake)
-            output = output.settled(table)
+            output = output.settled(table).absent(lake, table)
             missing = output.missing_columns(table)
             predicate = output.predicate(table)
             publish = partial(reject_failed, context, table=str(output.address), subject=output.subject)
@@ -214,6 +216,21 @@ class DuckLakeIOManager(dg.ConfigurableIOManager):
 
         # Without options this gives the running session and changes nothing about it.
         return SparkSession.builder.getOrCreate()
+
+
+def _reject_variables(data: Mapping[str, Any]) -> None:
+    """Reject variables of the environment as values that must be known when definitions load.
+
+    Raises:
+        UsageError: A setting other than a name is a ``dg.EnvVar``.
+    """
+    for name, value in data.items():
+        if isinstance(value, dg.EnvVar) and name not in ("schema", "schema_", "branch"):
+            raise UsageError(
+                f"{name} of DuckLakeIOManager cannot be dg.EnvVar({value.env_var_name!r}), because its value is checked when the "
+                f"definitions load. Use os.environ[{value.env_var_name!r}], or set {name} in the metadata of the asset",
+                parameter=name,
+            )
 
 
 def _most_partitions(definition: dg.PartitionsDefinition[str] | None) -> int:

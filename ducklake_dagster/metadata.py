@@ -11,6 +11,7 @@ import dagster as dg
 
 from ducklake_core.errors import UsageError
 from ducklake_dagster.assets.settings import (
+    Branches,
     ChangesFrom,
     ConcurrentAppends,
     MissingColumns,
@@ -45,9 +46,10 @@ def ducklake_metadata(  # noqa: PLR0913 - one call configures one asset
     write_mode: WriteMode | None = None,
     upsert_keys: str | Sequence[str] = (),
     merge_keys: str | Sequence[str] = (),
-    when_matched: WhenMatched | None = None,
-    when_not_matched: WhenNotMatched | None = None,
-    when_not_matched_by_source: WhenNotMatchedBySource | None = None,
+    merge_on: str | None = None,
+    when_matched: WhenMatched | Branches | None = None,
+    when_not_matched: WhenNotMatched | Branches | None = None,
+    when_not_matched_by_source: WhenNotMatchedBySource | Branches | None = None,
     delete_when: str | None = None,
     schema_evolution: SchemaEvolution | None = None,
     missing_columns: MissingColumns | None = None,
@@ -66,13 +68,18 @@ def ducklake_metadata(  # noqa: PLR0913 - one call configures one asset
             ``date_trunc('month', column)`` are allowed when the partitions are whole days or months.
         partition_by: Partition key or keys of the table. The next write also changes the keys of an existing table, for new files.
         sort_by: Sort order of new files, such as ``["day", "amount DESC"]``. The next write also changes it for an existing table.
-        write_mode: ``overwrite``, ``append``, ``upsert`` or ``merge``.
+        write_mode: ``overwrite``, ``append``, ``upsert``, ``merge``, ``error`` or ``ignore``. ``error`` fails the step if the table exists
+            or, for a partitioned asset, if the run's partitions have rows; ``ignore`` then keeps those rows and skips the frame's.
         upsert_keys: Key column or columns of an upsert.
         merge_keys: Column or columns that a merge compares to match rows.
-        when_matched: Action of a merge on a row of the table that matches a row of the frame: ``update``, ``ignore`` or ``delete``.
-        when_not_matched: Action of a merge on a row of the frame without a match: ``insert`` or ``ignore``.
+        merge_on: SQL condition that matches rows, in place of ``merge_keys``, such as ``t.id = s.id``. ``t`` is the table and ``s`` the
+            frame. It needs at least one equality between the two.
+        when_matched: Action of a merge on a row of the table that matches a row of the frame: ``update``, ``ignore`` or ``delete``. It
+            may also be a mapping with ``action``, ``where`` (SQL condition on ``t.column`` and ``s.column``) and ``set`` (SQL expression
+            by column), or a list of mappings, of which the first with a true condition is used.
+        when_not_matched: Action of a merge on a row of the frame without a match: ``insert`` or ``ignore``, or mappings as above.
         when_not_matched_by_source: Action of a merge on a row of the run's partitions without a match in the frame: ``keep`` or
-            ``delete``.
+            ``delete``, or mappings as above, which may also update.
         delete_when: SQL condition on the frame's columns as ``s.column``. If it is true, a matched row is deleted, and an unmatched
             row of the frame is not inserted.
         schema_evolution: ``strict``, ``additive`` or, for an unpartitioned asset, ``replace``.
@@ -95,6 +102,7 @@ def ducklake_metadata(  # noqa: PLR0913 - one call configures one asset
         "partition_expr": partition_expr,
         **{name: list(name_list(name, value)) or None for name, value in lists.items()},
         "write_mode": write_mode,
+        "merge_on": merge_on,
         "when_matched": when_matched,
         "when_not_matched": when_not_matched,
         "when_not_matched_by_source": when_not_matched_by_source,

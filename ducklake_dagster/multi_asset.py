@@ -134,6 +134,12 @@ def _part(context: dg.OutputContext, key: dg.AssetKey, frame: Any, manager: Duck
         context, frame, default_settings(manager), manager.schema_, comments=manager.comments, branch=branch_settings(manager)
     )
     with shown_failures(str(output.address)):
+        if output.settings.needs_absence:
+            raise UsageError(
+                f"asset {output.subject} has write_mode {output.settings.write_mode!r}, which materialize_together does not support. Use "
+                "'overwrite', 'append', 'upsert' or 'merge'",
+                asset=output.subject,
+            )
         table = output.table(lake)
         # A frame without rows takes the columns of the table, so it lacks none of them below.
         output = output.settled(table)

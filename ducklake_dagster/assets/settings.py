@@ -13,17 +13,18 @@ import dagster as dg
 
 from ducklake_core.errors import UsageError
 
-WriteMode: TypeAlias = Literal["overwrite", "append", "upsert", "merge"]
+WriteMode: TypeAlias = Literal["overwrite", "append", "upsert", "merge", "error", "ignore"]
 SchemaEvolution: TypeAlias = Literal["strict", "additive", "replace"]
 WhenMatched: TypeAlias = Literal["update", "ignore", "delete"]
 WhenNotMatched: TypeAlias = Literal["insert", "ignore"]
 WhenNotMatchedBySource: TypeAlias = Literal["keep", "delete"]
+Branches: TypeAlias = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 OutOfSlice: TypeAlias = Literal["error", "filter"]
 MissingColumns: TypeAlias = Literal["auto", "error", "null"]
 ConcurrentAppends: TypeAlias = Literal["fail", "replace"]
 _PREFIX = "ducklake/"
 OUTPUT_KEYS = (
-    "table", "schema", "partition_expr", "partition_by", "sort_by", "write_mode", "upsert_keys", "merge_keys", "when_matched",
+    "table", "schema", "partition_expr", "partition_by", "sort_by", "write_mode", "upsert_keys", "merge_keys", "merge_on", "when_matched",
     "when_not_matched", "when_not_matched_by_source", "delete_when", "schema_evolution", "missing_columns", "out_of_slice", "shared",
     "concurrent_appends", "audits",
 )  # fmt: skip
@@ -39,7 +40,14 @@ _CHOICES: Mapping[str, Sequence[Any]] = {
     "shared": (True, False),
     "concurrent_appends": get_args(ConcurrentAppends),
 }
-_MERGE_KEYS = ("merge_keys", "when_matched", "when_not_matched", "when_not_matched_by_source", "delete_when")
+_MERGE_KEYS = ("merge_keys", "merge_on", "when_matched", "when_not_matched", "when_not_matched_by_source", "delete_when")
+# Actions of branches, by setting. A branch that is a mapping may also update rows that no row of the frame matches.
+_ACTIONS: Mapping[str, Sequence[str]] = {
+    "when_matched": get_args(WhenMatched),
+    "when_not_matched": get_args(WhenNotMatched),
+    "when_not_matched_by_source": (*get_args(WhenNotMatchedBySource), "update"),
+}
+_NO_CHANGE = ("ignore", "keep")
 
 ChangesFrom: TypeAlias = Literal["last_materialization", "beginning"]
 INPUT_KEYS = (
@@ -67,25 +75,62 @@ _MODES = ("error", "append", "overwrite", "ignore", "merge", "create_or_replace"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MergeBranch:
+    """What a merge does with the rows of a branch for which a condition is true.
+
+    Attributes:
+        action: ``update``, ``insert`` or ``delete``; ``ignore`` and ``keep`` leave the rows as they are.
+        where: SQL condition on ``t.column`` and ``s.column``; None for all rows.
+        values: SQL expression or constant by column of the table; None for the values of the frame.
+    """
+
+    action: str
+    where: str | None = None
+    values: Mapping[str, Any] | None = None
+
+    @property
+    def sql(self) -> str:
+        """Return the SQL of the branch, which may name columns."""
+        return " ".join([self.where or "", *(value for value in (self.values or {}).values() if isinstance(value, str))])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MergeSettings:
     """Settings of a merge: actions on matched and unmatched rows of the frame and of the table.
 
+    For each row, the first branch of its list whose condition is true is used.
+
     Attributes:
         keys: Columns that are compared to match rows.
-        when_matched: Action on a row of the table that matches a row of the frame: ``update`` sets the frame's values, ``ignore``
-            keeps the row, ``delete`` deletes it.
-        when_not_matched: Action on a row of the frame without a match: ``insert`` or ``ignore``.
-        when_not_matched_by_source: Action on a row of the run's partitions of the table without a match in the frame: ``keep`` or
-            ``delete``.
+        on: SQL condition that matches rows, in place of ``keys``.
+        matched: Branches for rows of the table that match a row of the frame.
+        not_matched: Branches for rows of the frame without a match.
+        not_matched_by_source: Branches for rows of the run's partitions of the table without a match in the frame.
         delete_when: SQL condition on the frame's columns as ``s.column``, such as ``"s.op = 'D'"``. Matched rows for which it is true
             are deleted, and unmatched rows are not inserted. Its columns that the table does not have are not written.
     """
 
     keys: tuple[str, ...]
-    when_matched: WhenMatched = "update"
-    when_not_matched: WhenNotMatched = "insert"
-    when_not_matched_by_source: WhenNotMatchedBySource = "keep"
+    on: str | None = None
+    matched: tuple[MergeBranch, ...] = (MergeBranch(action="update"),)
+    not_matched: tuple[MergeBranch, ...] = (MergeBranch(action="insert"),)
+    not_matched_by_source: tuple[MergeBranch, ...] = ()
     delete_when: str | None = None
+
+    @property
+    def branches(self) -> tuple[MergeBranch, ...]:
+        """Return all branches."""
+        return (*self.matched, *self.not_matched, *self.not_matched_by_source)
+
+    @property
+    def inserts_frame(self) -> bool:
+        """Return whether new rows have the columns of the frame."""
+        return any(branch.action == "insert" and branch.values is None for branch in self.not_matched)
+
+    @property
+    def writes_frame(self) -> bool:
+        """Return whether a branch writes all columns of the frame."""
+        return any(branch.action in ("insert", "update") and branch.values is None for branch in self.branches)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +139,8 @@ class WriteSettings:
 
     Attributes:
         write_mode: ``overwrite`` replaces the run's partitions (or the table), ``append`` adds rows,
-            ``upsert`` replaces rows with equal keys, ``merge`` follows the settings in ``merge``.
+            ``upsert`` replaces rows with equal keys, ``merge`` follows the settings in ``merge``, ``error`` writes only if the table
+            does not exist (or has no rows in the run's partitions), ``ignore`` then skips the write, without an error.
         upsert_keys: Key columns of an upsert.
         merge: Settings of a merge, None for other modes.
         partition_by: Partition keys of the table: ``"carrier"``, ``"month(day)"``, ``"bucket(8, id)"``. If the table has other keys,
@@ -124,8 +170,8 @@ class WriteSettings:
     @property
     def rejects_missing_columns(self) -> bool:
         """Return whether a frame that lacks columns without a default fails the step, because its rows would have NULL there."""
-        # A merge that inserts nothing makes no new rows, so nothing can become NULL.
-        if self.merge is not None and self.merge.when_not_matched == "ignore":
+        # A merge that does not insert rows of the frame makes no new rows, or makes them of values that the asset sets.
+        if self.merge is not None and not self.merge.inserts_frame:
             return False
         if self.missing_columns == "auto":
             return self.schema_evolution == "strict"
@@ -134,7 +180,18 @@ class WriteSettings:
     @property
     def replaces_rows(self) -> bool:
         """Return whether the write deletes rows that are not in the frame: an overwrite, or a merge that deletes by source."""
-        return self.write_mode == "overwrite" or (self.merge is not None and self.merge.when_not_matched_by_source == "delete")
+        by_source = self.merge.not_matched_by_source if self.merge is not None else ()
+        return self.overwrites or any(branch.action == "delete" for branch in by_source)
+
+    @property
+    def overwrites(self) -> bool:
+        """Return whether the write is an overwrite, which may first check that there is nothing to replace."""
+        return self.write_mode in ("overwrite", "error", "ignore")
+
+    @property
+    def needs_absence(self) -> bool:
+        """Return whether rows are written only where there are none."""
+        return self.write_mode in ("error", "ignore")
 
 
 def plain_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
@@ -172,7 +229,7 @@ def reject_wrong_choices(metadata: Mapping[str, Any], subject: str) -> None:
     """
     for key in _CHOICES:
         if key in metadata:
-            _choice(metadata, key, None, subject)
+            _branches(metadata, key, "", subject) if key in _ACTIONS else _choice(metadata, key, None, subject)
 
 
 def reject_prefixed_settings(run_time: Mapping[str, Any], subject: str) -> None:
@@ -245,27 +302,60 @@ def reject_replaced_columns(settings: WriteSettings, *, partitioned: bool, subje
 
 def _merge(metadata: Mapping[str, Any], subject: str) -> MergeSettings:
     keys = _names(metadata, "merge_keys", (), subject)
-    if not keys:
+    on = metadata.get("merge_on")
+    if on is not None and (not isinstance(on, str) or not on.strip()):
+        raise UsageError(f"asset {subject}: merge_on must be a SQL condition such as 't.id = s.id', not {on!r}", asset=subject)
+    if keys and on is not None:
+        raise UsageError(f"asset {subject} has merge_keys and merge_on. Set only one of them", asset=subject)
+    if not keys and on is None:
         raise UsageError(
-            f"asset {subject} has write_mode 'merge' but no merge_keys. Set merge_keys to the columns that identify a row", asset=subject
+            f"asset {subject} has write_mode 'merge' but no merge_keys. Set merge_keys to the columns that identify a row, or merge_on to "
+            "a condition such as 't.id = s.id'",
+            asset=subject,
         )
     condition = metadata.get("delete_when")
     if condition is not None and (not isinstance(condition, str) or not condition.strip()):
         raise UsageError(f"asset {subject}: delete_when must be a SQL condition on columns such as s.op, not {condition!r}", asset=subject)
-    by_source = _choice(metadata, "when_not_matched_by_source", "keep", subject)
     settings = MergeSettings(
         keys=keys,
-        when_matched=_choice(metadata, "when_matched", "update", subject),
-        when_not_matched=_choice(metadata, "when_not_matched", "insert", subject),
-        when_not_matched_by_source=by_source,
+        on=on,
+        matched=_branches(metadata, "when_matched", "update", subject),
+        not_matched=_branches(metadata, "when_not_matched", "insert", subject),
+        not_matched_by_source=_branches(metadata, "when_not_matched_by_source", "keep", subject),
         delete_when=condition,
     )
-    idle = settings.when_matched == "ignore" and settings.when_not_matched == "ignore" and by_source == "keep"
-    if idle and condition is None:
+    if condition is None and all(branch.action in _NO_CHANGE for branch in settings.branches):
         raise UsageError(
             f"asset {subject}: the merge would change nothing, because every action is ignore or keep. Change one of them", asset=subject
         )
     return settings
+
+
+def _branches(metadata: Mapping[str, Any], key: str, default: str, subject: str) -> tuple[MergeBranch, ...]:
+    """Return the branches of a setting: an action, a mapping of action, where and set, or a list of them."""
+    given = metadata.get(key, default)
+    if isinstance(given, str):
+        return (MergeBranch(action=_choice(metadata, key, default, subject)),)
+    parts = list(given) if isinstance(given, Sequence) else [given]
+    return tuple(_branch(part if isinstance(part, Mapping) else {"action": part}, key, subject) for part in parts)
+
+
+def _branch(given: Mapping[str, Any], key: str, subject: str) -> MergeBranch:
+    action, where, values = given.get("action"), given.get("where"), given.get("set")
+    if unknown := [name for name in given if name not in ("action", "where", "set")]:
+        raise UsageError(f"asset {subject}: {key} has unknown key {unknown[0]!r}. Its keys are action, where and set", asset=subject)
+    if action not in _ACTIONS[key]:
+        raise UsageError(f"asset {subject}: {key} must be one of {', '.join(_ACTIONS[key])}, not {action!r}", asset=subject)
+    if where is not None and (not isinstance(where, str) or not where.strip()):
+        raise UsageError(f"asset {subject}: where of {key} must be a SQL condition such as 's.at > t.at', not {where!r}", asset=subject)
+    if values is not None and (not isinstance(values, Mapping) or not values or action not in ("update", "insert")):
+        raise UsageError(
+            f"asset {subject}: set of {key} must be a mapping of columns to SQL expressions, for action update or insert, not {values!r}",
+            asset=subject,
+        )
+    if values is None and action == "update" and key == "when_not_matched_by_source":
+        raise UsageError(f"asset {subject}: {key} with action update needs set, because these rows have no row of the frame", asset=subject)
+    return MergeBranch(action=action, where=where, values=dict(values) if values is not None else None)
 
 
 def _choice(metadata: Mapping[str, Any], key: str, default: Any, subject: str) -> Any:

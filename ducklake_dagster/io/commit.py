@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ducklake_core import folded
 from ducklake_core.errors import NotFoundError, SchemaError, UsageError
 from ducklake_dagster.assets.provenance import AUTHOR, WRITERS, dagster_facts, writer_of
-from ducklake_dagster.assets.settings import MergeSettings, WriteSettings
+from ducklake_dagster.assets.settings import MergeBranch, MergeSettings, WriteSettings
 from ducklake_dagster.assets.tables import Comment, TableAddress
 from ducklake_dagster.partitions.predicates import ANYWHERE, SliceBounds, SlicePredicate, read_bounds
 
@@ -176,7 +176,7 @@ class OutputCommit:
     def _how(self) -> dict[str, Any]:
         if self.creates_nothing:
             return {"mode": "append"}
-        mode, predicate = self.settings.write_mode, self.predicate
+        mode, predicate = "overwrite" if self.settings.overwrites else self.settings.write_mode, self.predicate
         evolution = self.settings.schema_evolution
         return {
             "mode": mode,
@@ -272,28 +272,36 @@ class OutputCommit:
     def _merge(self, tx: Transaction, merge: MergeSettings) -> None:
         left_out = self._flags(self.table)
         values = {column.name: f's."{_doubled(column.name)}"' for column in self.columns if column.name not in left_out}
-        builder = tx.merge(self.name, self.frame, on=list(merge.keys))
         # The complement under three-valued logic: a row for which delete_when is NULL is not deleted, so it is inserted.
         kept = None if merge.delete_when is None else f"NOT ({merge.delete_when}) OR ({merge.delete_when}) IS NULL"
-        if merge.when_matched == "delete":
-            builder.when_matched_delete()
-        elif merge.delete_when is not None:
+        inside = self.predicate.to_sql(prefix="t.") if self.predicate is not None else None
+        builder = tx.merge(self.name, self.frame, on=merge.on or list(merge.keys))
+        if merge.delete_when is not None:
             builder.when_matched_delete(where=merge.delete_when)
-        if merge.when_matched == "update":
-            builder.when_matched_update(values)
-        if merge.when_not_matched == "insert":
-            builder.when_not_matched_insert(values, where=kept)
-        if merge.when_not_matched_by_source == "delete":
-            builder.when_not_matched_by_source_delete(where=self.predicate.to_sql(prefix="t.") if self.predicate is not None else None)
+        # A row that a branch leaves as it is must not reach the branches after it, which get the complement of the condition.
+        for branch, where in _exclusive(merge.matched, None):
+            if branch.action == "delete":
+                builder.when_matched_delete(where=where)
+            else:
+                builder.when_matched_update(branch.values or values, where=where)
+        for branch, where in _exclusive(merge.not_matched, kept):
+            builder.when_not_matched_insert(branch.values or values, where=where)
+        for branch, where in _exclusive(merge.not_matched_by_source, inside):
+            if branch.action == "delete":
+                builder.when_not_matched_by_source_delete(where=where)
+            else:
+                builder.when_not_matched_by_source_update(branch.values or {}, where=where)
         builder.execute()
 
     def _flags(self, table: Table | None) -> frozenset[str]:
-        """Return columns of the frame that only mark rows to delete: the condition names them, and the table does not have them."""
-        condition = self.settings.merge.delete_when if self.settings.merge is not None else None
-        if condition is None:
+        """Return columns of the frame that are not written: a condition or value of the merge names them, and the table lacks them."""
+        merge = self.settings.merge
+        if merge is None:
             return frozenset()
-        mentioned = set(_named_columns(condition))
-        keys = {folded(name) for name in (*(self.settings.merge.keys if self.settings.merge else ()), *self._slice_columns)}
+        mentioned = {name for sql in (merge.delete_when or "", *(branch.sql for branch in merge.branches)) for name in _named_columns(sql)}
+        stored = {name for branch in merge.branches for name in branch.values or ()}
+        stored |= {name for sql in (merge.on or "", *(branch.sql for branch in merge.branches)) for name in _table_columns(sql)}
+        keys = {folded(name) for name in (*merge.keys, *self._slice_columns, *stored)}
         return frozenset(
             column.name
             for column in self.columns
@@ -305,6 +313,8 @@ class OutputCommit:
         return {constraint.column for box in self.predicate.boxes for constraint in box} if self.predicate is not None else set()
 
     def _evolve(self, tx: Transaction, table: Table, left_out: frozenset[str]) -> None:
+        if self.settings.merge is not None and not self.settings.merge.writes_frame:
+            return
         new = [column for column in self.columns if column.name not in left_out and table.schema.find(column.name) is None]
         if new and self.settings.schema_evolution == "strict":
             names = ", ".join(f"{column.name} ({column.type})" for column in new)
@@ -336,6 +346,30 @@ def _named_columns(condition: str) -> Iterator[str]:
     for quoted, bare in re.findall(r"""'(?:[^']|'')*'|"((?:[^"]|"")+)"|\b(\w+)\b(?!\()""", condition):
         if quoted or bare:
             yield folded(quoted.replace('""', '"') or bare)
+
+
+def _table_columns(sql: str) -> Iterator[str]:
+    """Yield names of columns that have the prefix of the table.
+
+    >>> list(_table_columns("s.at > t.at AND t.\"Is It\" AND 't.no' <> ''"))
+    ['at', 'is it']
+    """
+    for quoted, bare in re.findall(r"""'(?:[^']|'')*'|\bt\s*\.\s*(?:"((?:[^"]|"")+)"|(\w+))""", sql, re.IGNORECASE):
+        if quoted or bare:
+            yield folded(quoted.replace('""', '"') or bare)
+
+
+def _exclusive(branches: Sequence[MergeBranch], within: str | None) -> Iterator[tuple[MergeBranch, str | None]]:
+    """Yield the branches that change rows, each with its condition: within the given rows, and outside of branches that keep rows."""
+    kept: list[str] = []
+    for branch in branches:
+        if branch.action in ("ignore", "keep"):
+            if branch.where is None:
+                return
+            kept.append(f"({branch.where}) IS NOT TRUE")
+            continue
+        parts = [f"({part})" for part in (within, *kept, branch.where) if part is not None]
+        yield branch, " AND ".join(parts) or None
 
 
 def _sort_keys(table: Table) -> tuple[str, ...]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_args, get_origin
 
 from ducklake_core.errors import SchemaError, UsageError
 
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
     Rows: TypeAlias = Scan | ChangeFeed | View | AllRowsAsInserts
     from pyspark.sql import DataFrame
+
+
+Parts: TypeAlias = Literal["list", "dict"]
+"""The form of an input with one frame for each partition: a list in the order of the keys, or a dict by key."""
 
 
 class FrameHandler(Protocol):
@@ -403,6 +407,20 @@ def handler_for_frame(frame: object, subject: str) -> FrameHandler:
     )
 
 
+def parts_of_type(annotation: object) -> tuple[Parts | None, object]:
+    """Return whether an annotation is a list or a dict of frames, one per partition, and the type of a frame.
+
+    >>> parts_of_type(dict[str, int]), parts_of_type(list[int]), parts_of_type(int)
+    (('dict', <class 'int'>), ('list', <class 'int'>), (None, <class 'int'>))
+    """
+    arguments = get_args(annotation)
+    if get_origin(annotation) in (dict, Mapping) and len(arguments) == 2 and arguments[0] is str:
+        return "dict", arguments[1]
+    if get_origin(annotation) in (list, Sequence) and len(arguments) == 1:
+        return "list", arguments[0]
+    return None, annotation
+
+
 def handler_for_type(annotation: object, default: str, subject: str) -> FrameHandler:
     """Return the handler of an input's annotated type; the one named ``default`` when the annotation is not a type of frame.
 
@@ -418,6 +436,7 @@ def handler_for_type(annotation: object, default: str, subject: str) -> FrameHan
                 return handler
     raise UsageError(
         f"input {subject} cannot be loaded as {annotation}. Annotate it as pyspark.sql.DataFrame, pandas.DataFrame, polars.DataFrame, "
-        "polars.LazyFrame, pyarrow.Table or pyarrow.RecordBatchReader",
+        "polars.LazyFrame, pyarrow.Table or pyarrow.RecordBatchReader, or as a dict[str, ...] or list[...] of them for one frame per "
+        "partition",
         input=subject,
     )

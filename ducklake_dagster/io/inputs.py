@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -11,7 +11,7 @@ import dagster as dg
 from ducklake_core.errors import NotFoundError, UsageError
 from ducklake_dagster.assets.settings import INPUT_KEYS, InputSettings, input_settings, plain_metadata, reject_unknown_keys
 from ducklake_dagster.assets.tables import TableAddress, output_address, table_address
-from ducklake_dagster.io.handlers import FrameHandler, handler_for_type
+from ducklake_dagster.io.handlers import FrameHandler, Parts, handler_for_type, parts_of_type
 from ducklake_dagster.io.outputs import schema_lookup
 from ducklake_dagster.io.read_points import (
     ReadPoint,
@@ -23,7 +23,7 @@ from ducklake_dagster.io.read_points import (
     pinned_snapshot,
 )
 from ducklake_dagster.partitions.predicates import slice_predicate
-from ducklake_dagster.partitions.slices import TableSlice, partition_boxes
+from ducklake_dagster.partitions.slices import Box, TableSlice, partition_boxes
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -46,6 +46,8 @@ class TableInput:
         declared: Columns that the upstream asset's definition declares, for a table that does not exist yet.
         settings: Settings in the input's metadata.
         branch: The branch that the table belongs to, None for production's.
+        parts: Form of an input with one frame per partition; None for one frame.
+        partitions: Boxes by partition key, for an input with one frame per partition.
     """
 
     subject: str
@@ -56,6 +58,8 @@ class TableInput:
     declared: dg.TableSchema | None
     settings: InputSettings
     branch: str | None = None
+    parts: Parts | None = None
+    partitions: Mapping[str, tuple[Box, ...]] = field(default_factory=dict)
 
     def in_branch(self, branch: str, address: TableAddress) -> TableInput:
         """Return the same input from the table of a branch."""
@@ -80,6 +84,8 @@ class TableInput:
             table = lake.table(self.address.sql, at=at)
         except NotFoundError as error:
             # The first partition of an asset that reads its own past has nothing to read, and no table yet.
+            if self.table_slice.boxes == () and self.parts is not None:
+                return [] if self.parts == "list" else {}
             if self.table_slice.boxes == ():
                 return self.handler.empty(self._no_rows(), session)
             view = self._view(lake, at)
@@ -87,7 +93,7 @@ class TableInput:
                 raise self._absent(error) from error
             return self.handler.load(view, session)
         since = self._since(table, lake, reader_branch)
-        rows = self._rows(table, since)
+        parts = {key: replace(self, table_slice=replace(self.table_slice, boxes=boxes)) for key, boxes in self.partitions.items()}
         columns = ", ".join(self.settings.columns or ()) or "all"
         what = "changes" if self.settings.changes else "rows"
         self.context.log.debug("loading %s of %s at snapshot %s: %s", what, table.name, table.snapshot_id, self._shown(table, columns))
@@ -97,7 +103,11 @@ class TableInput:
             newest = max(table.snapshot_id, since.snapshot if since is not None else 0)
             point = ReadPoint(table_id=table.state.id, snapshot=newest, lake=lake_identity(lake))
             note_read(self.context, point, reader_branch)
-        return self.handler.load(rows, session)
+        if self.parts is None:
+            return self.handler.load(self._rows(table, since), session)
+        # All partitions are read from the same snapshot.
+        frames = {key: self.handler.load(part._rows(table, since), session) for key, part in parts.items()}  # noqa: SLF001
+        return list(frames.values()) if self.parts == "list" else frames
 
     def _absent(self, error: NotFoundError) -> NotFoundError:
         """Return the error, with advice where the newest state of the table was read."""
@@ -170,6 +180,14 @@ class TableInput:
         return f"columns {columns}, where {' AND '.join(f'({part})' for part in parts) or 'TRUE'}"
 
 
+def _annotation(context: dg.InputContext) -> object:
+    try:
+        return context.dagster_type.typing_type
+    except dg.DagsterInvariantViolationError:
+        # A context that a test builds without dagster_type=.
+        return Any
+
+
 def plan_input(context: dg.InputContext, default_frame: str, default_schema: str | None) -> TableInput:
     """Plan the load of an input, without a connection to the lake.
 
@@ -196,6 +214,16 @@ def plan_input(context: dg.InputContext, default_frame: str, default_schema: str
     if context.has_asset_partitions:
         expression = stored.get("partition_expr")
         boxes = partition_boxes(context.asset_partitions_def, context.asset_partition_keys, expression, subject=subject)
+    parts, frame_type = parts_of_type(_annotation(context))
+    partitions: dict[str, tuple[Box, ...]] = {}
+    if parts is not None and boxes is None:
+        raise UsageError(
+            f"input {subject} is annotated as a {parts} of frames, one per partition, but it has no partitions. Annotate it as one frame",
+            input=subject,
+        )
+    if parts is not None:
+        keys = sorted(context.asset_partition_keys)
+        partitions = {key: partition_boxes(context.asset_partitions_def, [key], expression, subject=subject) for key in keys}
     # The writer takes the table from the metadata of the output's definition, so the reader uses the same metadata.
     if upstream is None or context.has_asset_key:
         address = table_address(path, stored, default_schema)
@@ -204,7 +232,9 @@ def plan_input(context: dg.InputContext, default_frame: str, default_schema: str
     return TableInput(
         subject=subject,
         context=context,
-        handler=handler_for_type(context.dagster_type.typing_type, default_frame, subject),
+        handler=handler_for_type(frame_type, default_frame, subject),
+        parts=parts,
+        partitions=partitions,
         address=address,
         table_slice=TableSlice(schema=address.schema, table=address.table, columns=settings.columns, boxes=boxes),
         declared=schema if isinstance(schema := stored.get("dagster/column_schema"), dg.TableSchema) else None,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from ducklake_core import folded
-from ducklake_core.errors import CommitConflictError, DuckLakeError, NotFoundError, SchemaError, UsageError
+from ducklake_core.errors import AlreadyExistsError, CommitConflictError, DuckLakeError, NotFoundError, SchemaError, UsageError
 from ducklake_dagster.assets.provenance import AUTHOR, Provenance, output_subject, provenance
 from ducklake_dagster.assets.settings import (
     OUTPUT_KEYS,
@@ -63,6 +63,7 @@ class TableOutput:
         branch: The branch that is written to, None for production.
         declared: Columns that the definition declares for the table; None when it declares none.
         creates_nothing: Whether there are neither rows nor columns to create the table with.
+        kept_rows: Why nothing is written with write_mode ``ignore``, None if rows are written.
     """
 
     subject: str
@@ -80,6 +81,7 @@ class TableOutput:
     branch: str | None
     declared: Schema | None = None
     creates_nothing: bool = False
+    kept_rows: str | None = None
 
     @property
     def columns(self) -> Schema:
@@ -125,6 +127,53 @@ class TableOutput:
             return lake.table(self.address.sql)
         except NotFoundError:
             return None
+
+    def absent(self, lake: DuckLake, table: Table | None) -> TableOutput:
+        """Return the plan for a write that must not replace rows: without the partitions that have rows, if the mode is ``ignore``.
+
+        Args:
+            lake: The lake, whose newest commits an earlier attempt of the step may have made.
+            table: The table before the write, None when it does not exist yet.
+
+        Raises:
+            AlreadyExistsError: The mode is ``error``, and the table has rows where the output belongs.
+        """
+        if table is None or not self.settings.needs_absence or lake.find_commit(self.provenance.commit_id) is not None:
+            return self
+        present = self._present_keys(table) if self.table_slice.boxes is not None else None
+        if present is not None and not present:
+            return self
+        if self.settings.write_mode == "error":
+            what = f"table {self.address} exists" if present is None else f"table {self.address} has rows of {_listed(present)}"
+            raise AlreadyExistsError(
+                f"asset {self.subject} has write_mode 'error', and {what}. Nothing was written. Delete the rows first, or use write_mode "
+                "'overwrite' to replace them or 'ignore' to keep them",
+                table=str(self.address),
+            )
+        kept = tuple(key for key in self.partition_keys if key not in (present or self.partition_keys))
+        if not kept or self.asset is None or self.asset.partitions_def is None:
+            return replace(self, kept_rows=f"table {self.address} exists" if present is None else f"it has rows of {_listed(present)}")
+        boxes = partition_boxes(self.asset.partitions_def, kept, self.asset.partition_expr, subject=self.subject)
+        rest = replace(self, table_slice=replace(self.table_slice, boxes=boxes), partition_keys=kept)
+        of_run, absent = self.predicate(table), rest.predicate(table)
+        if of_run is None or absent is None:
+            return rest
+        # The commit checks rows against the partitions without rows, so the frame is checked against those of the run before.
+        frame = self.frame if self.settings.out_of_slice == "filter" else self.handler.reject_outside(self.frame, of_run, self.subject)
+        return replace(rest, frame=self.handler.keep_inside(frame, absent))
+
+    def _present_keys(self, table: Table) -> tuple[str, ...]:
+        """Return the partition keys of the run that have rows."""
+        asset = self.asset
+        if asset is None or asset.partitions_def is None:
+            return ()
+
+        def has_rows(key: str) -> bool:
+            boxes = partition_boxes(asset.partitions_def, [key], asset.partition_expr, subject=self.subject)  # type: ignore[arg-type]
+            predicate = slice_predicate(replace(self.table_slice, boxes=boxes), schema_lookup(table.schema))
+            return bool(table.scan(where=predicate.to_condition() if predicate else None).count())
+
+        return tuple(key for key in self.partition_keys if has_rows(key))
 
     def missing_columns(self, table: Table | None) -> tuple[str, ...]:
         """Return columns of the table that the frame lacks, so that its rows get NULL or the default there.
@@ -189,11 +238,20 @@ class TableOutput:
         Raises:
             UsageError: Rows of another asset would be replaced, or a row lies outside the slice.
         """
+        if self.kept_rows is not None:
+            return self._nothing_written(lake)
         frame = self.rows(predicate)
         with self.explaining():
             if self.audits and not self.creates_nothing:
                 return self._audited(lake, table, frame, predicate, publish)
             return self.commit(table, frame, predicate).run(lake)
+
+    def _nothing_written(self, lake: DuckLake) -> WrittenOutput:
+        from ducklake_core import WriteResult
+
+        table = lake.table(self.address.sql)
+        result = WriteResult(table=self.address.sql, table_id=table.state.id, snapshot=lake.snapshot(table.snapshot_id), committed=False)
+        return WrittenOutput(result=result, notes={"ducklake/skipped": f"nothing was written, because {self.kept_rows}"})
 
     @contextmanager
     def explaining(self) -> Iterator[None]:
@@ -211,7 +269,7 @@ class TableOutput:
         if predicate and self.settings.out_of_slice == "filter":
             return self.handler.keep_inside(self.frame, predicate)
         # An overwrite checks rows against its own condition while it writes them. Other modes have no condition, so the frame is checked.
-        if predicate and self.settings.write_mode != "overwrite":
+        if predicate and not self.settings.overwrites:
             return self.handler.reject_outside(self.frame, predicate, self.subject)
         return self.frame
 
@@ -229,7 +287,7 @@ class TableOutput:
         writers, rows = table_writers(table, self.address), slice_bounds(predicate)
         if self.settings.replaces_rows and not self.settings.shared:
             writers.reject_to_replace_rows_of_others(self.address, self.provenance.writer, rows)
-        known = writers.after(self.provenance.writer, rows, overwrites=self.settings.write_mode == "overwrite")
+        known = writers.after(self.provenance.writer, rows, overwrites=self.settings.overwrites)
         return OutputCommit(
             address=self.address,
             frame=frame,
@@ -347,6 +405,10 @@ def plan_output(
         branch=branch.name if branch is not None else None,
         declared=declared_columns(definition.get("dagster/column_schema")),
     )
+
+
+def _listed(keys: Sequence[str]) -> str:
+    return f"partition {keys[0]}" if len(keys) == 1 else f"{len(keys)} partitions, such as {keys[0]}"
 
 
 def _with_keys(

@@ -14,7 +14,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from ducklake_dagster import DuckLakeResource
+from ducklake_core.errors import UsageError
+from ducklake_dagster import DuckLakeIOManager, DuckLakeResource
 from tests.dagster.test_io_manager import cause
 
 Run = Callable[..., dg.ExecuteInProcessResult]
@@ -139,3 +140,51 @@ def test_a_project_without_spark_starts_no_jvm(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.LazyFrame], ids=["pandas", "lazy polars"])
+def test_one_frame_per_partition(run: Run, lake_resource: DuckLakeResource, frame: Any) -> None:
+    lake_resource.connect().write("numbers", rows_of([28, 29]))
+    source = dg.AssetSpec("numbers", partitions_def=DAYS, metadata={"partition_expr": "day"})
+    found: list[Any] = []
+
+    @dg.asset
+    def by_key(numbers: dict[str, frame]) -> None:
+        found.append({key: READ[frame](rows) for key, rows in numbers.items()})
+
+    @dg.asset
+    def in_order(numbers: list[frame]) -> None:
+        found.append([len(READ[frame](rows)) for rows in numbers])
+
+    run([source, by_key, in_order], selection=[by_key, in_order])
+    rows = next(one for one in found if isinstance(one, dict))
+    assert list(rows) == DAYS.get_partition_keys()
+    assert [row["n"] for row in rows["2026-03-28"]] == [28]
+    assert next(one for one in found if isinstance(one, list)) == [int(key in ("2026-03-28", "2026-03-29")) for key in rows]
+
+
+def test_one_frame_per_partition_needs_partitions(run: Run, lake_resource: DuckLakeResource) -> None:
+    lake_resource.connect().write("numbers", rows_of([28]))
+
+    @dg.asset
+    def reader(numbers: dict[str, pa.Table]) -> None: ...
+
+    result = run([dg.AssetSpec("numbers"), reader], selection=[reader], raise_on_error=False)
+    assert "annotated as a dict of frames, one per partition, but it has no partitions" in str(cause(result))
+
+
+def test_contexts_of_unit_tests_need_no_names(lake_resource: DuckLakeResource) -> None:
+    manager = DuckLakeIOManager(lake=lake_resource)
+    output = dg.build_output_context(asset_key="numbers")
+    manager.handle_output(output, rows_of([28]))
+    assert manager.load_input(dg.build_input_context(upstream_output=output, asset_key=dg.AssetKey("numbers"))).num_rows == 1
+    part = dg.build_output_context(
+        asset_key="numbers", partition_key="2026-03-29", asset_partitions_def=DAYS, definition_metadata={"partition_expr": "day"}
+    )
+    manager.handle_output(part, rows_of([29]))
+    assert stored(lake_resource) == [28, 29]
+
+
+def test_variables_of_the_environment_are_rejected_where_definitions_need_the_value(lake_resource: DuckLakeResource) -> None:
+    with pytest.raises(UsageError, match=r"write_mode of DuckLakeIOManager cannot be dg.EnvVar\('MODE'\).*Use os.environ\['MODE'\]"):
+        DuckLakeIOManager(lake=lake_resource, write_mode=dg.EnvVar("MODE"))  # type: ignore[arg-type]

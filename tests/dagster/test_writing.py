@@ -133,6 +133,45 @@ class TestMerge:
             run([build])
         assert content(lake_resource) == [{"id": 1}]
 
+    def test_conditions_and_values_of_branches(
+        self, run: Run, lake_resource: DuckLakeResource, oracle: Callable[..., Any], sqlite_address: LakeAddress
+    ) -> None:
+        first = pa.table({"id": [1, 2, 3], "seen": [10, 10, 10], "n": [1, 2, 3]})
+        second = pa.table({"id": [1, 2, 4, 5], "seen": [5, 20, 20, 20], "n": [10, 20, 40, 50], "op": ["U", "U", "I", "X"]})
+        how: dict[str, Any] = {
+            "write_mode": "merge",
+            "merge_on": "t.id = s.id",
+            "when_matched": {"action": "update", "where": "s.seen > t.seen", "set": {"n": "t.n + s.n", "seen": "s.seen"}},
+            "when_not_matched": [{"action": "ignore", "where": "s.op = 'X'"}, {"action": "insert", "set": {"id": "s.id", "n": "s.n"}}],
+            "when_not_matched_by_source": {"action": "update", "where": "t.n < 10", "set": {"n": "-t.n"}},
+        }
+        lake_resource.connect().write("t", first)
+        run([asset_of([second], **how)])
+        with oracle(sqlite_address) as duck:
+            assert duck.rows("FROM lake.t ORDER BY id") == [(1, 10, 1), (2, 20, 22), (3, 10, -3), (4, None, 40)]
+            duck.run(
+                "CREATE TEMP TABLE d AS SELECT * FROM (VALUES (1, 10, 1), (2, 10, 2), (3, 10, 3)) AS v(id, seen, n)",
+                "CREATE TEMP TABLE s AS SELECT * FROM (VALUES (1, 5, 10, 'U'), (2, 20, 20, 'U'), (4, 20, 40, 'I'), (5, 20, 50, 'X')) "
+                "AS v(id, seen, n, op)",
+                "MERGE INTO d AS t USING s ON t.id = s.id WHEN MATCHED AND s.seen > t.seen "
+                "THEN UPDATE SET n = t.n + s.n, seen = s.seen "
+                "WHEN NOT MATCHED AND s.op <> 'X' THEN INSERT (id, n) VALUES (s.id, s.n) "
+                "WHEN NOT MATCHED BY SOURCE AND t.n < 10 THEN UPDATE SET n = -t.n",
+            )
+            assert duck.rows("FROM d ORDER BY id") == duck.rows("FROM lake.t ORDER BY id")
+
+    def test_the_first_merge_creates_the_table(self, run: Run, lake_resource: DuckLakeResource) -> None:
+        frame = pa.table({"id": [1], "at": [1], "op": ["I"]})
+        how = {"action": "update", "where": "s.at > t.at AND s.op = 'U'"}
+        run([asset_of([frame], write_mode="merge", merge_on="t.id = s.id", when_matched=how)])
+        assert content(lake_resource) == [{"id": 1, "at": 1}], "op is only part of a condition"
+
+    def test_a_later_branch_does_not_see_ignored_rows(self, run: Run, lake_resource: DuckLakeResource) -> None:
+        lake_resource.connect().write("t", pa.table({"id": [1, 2, 3], "n": [1, 2, None]}))
+        branches = [{"action": "ignore", "where": "t.n > 1"}, {"action": "delete"}]
+        run([asset_of([pa.table({"id": [1, 2, 3], "n": [0, 0, 0]})], write_mode="merge", merge_keys="id", when_matched=branches)])
+        assert content(lake_resource) == [{"id": 2, "n": 2}]
+
     def test_rows_of_another_asset_are_not_deleted(self, run: Run, lake_resource: DuckLakeResource) -> None:
         @dg.asset(metadata={"table": "t"})
         def other() -> pa.Table:
@@ -152,6 +191,18 @@ class TestMerge:
             ({"write_mode": "merge", "merge_keys": "id", "when_matched": "upsert"}, "when_matched must be one of update, ignore, delete"),
             ({"write_mode": "merge", "merge_keys": "id", "when_matched": "ignore", "when_not_matched": "ignore"}, "would change nothing"),
             ({"write_mode": "merge", "merge_keys": "id", "delete_when": 1}, "delete_when must be a SQL condition"),
+            ({"write_mode": "merge", "merge_keys": "id", "merge_on": "t.id = s.id"}, "Set only one of them"),
+            ({"write_mode": "merge", "merge_on": 1}, "merge_on must be a SQL condition"),
+            (
+                {"write_mode": "merge", "merge_keys": "id", "when_matched": {"if": "s.x"}},
+                "unknown key 'if'. Its keys are action, where and set",
+            ),
+            (
+                {"write_mode": "merge", "merge_keys": "id", "when_matched": {"where": "s.x"}},
+                "must be one of update, ignore, delete, not None",
+            ),
+            ({"write_mode": "merge", "merge_keys": "id", "when_matched": {"action": "delete", "set": {"a": "1"}}}, "for action update or"),
+            ({"write_mode": "merge", "merge_keys": "id", "when_not_matched_by_source": {"action": "update"}}, "needs set"),
             ({"write_mode": "append", "schema_evolution": "replace"}, "needs write_mode 'overwrite'"),
         ],
     )
@@ -163,6 +214,53 @@ class TestMerge:
         definition = {"write_mode": "merge", "merge_keys": "id"}
         found = resolve_settings(WriteSettings(), definition, {"write_mode": "overwrite"}, subject="a")
         assert (found.write_mode, found.merge) == ("overwrite", None)
+
+
+class TestAbsence:
+    def test_error_writes_only_what_does_not_exist(self, run: Run, lake_resource: DuckLakeResource) -> None:
+        first, second = pa.table({"id": [1]}), pa.table({"id": [2]})
+        asset = asset_of([first, second], write_mode="error")
+        run([asset])
+        failure_of(run, asset, "asset t has write_mode 'error', and table main.t exists. Nothing was written")
+        assert content(lake_resource) == [{"id": 1}]
+
+    def test_ignore_writes_only_the_partitions_without_rows(self, run: Run, lake_resource: DuckLakeResource) -> None:
+        parts = dg.StaticPartitionsDefinition(["a", "b", "c"])
+        tags = {"dagster/asset_partition_range_start": "a", "dagster/asset_partition_range_end": "b"}
+        first, *frames = [
+            pa.table({"k": keys, "id": ids}) for keys, ids in ((["a"], [1]), (["a", "b"], [2, 3]), (["a"], [4]), (["a", "z"], [5, 6]))
+        ]
+        how: dict[str, Any] = {"write_mode": "ignore", "partition_expr": "k"}
+        asset = asset_of([first, *frames], parts, **how)
+        run([asset], partition_key="a")
+        run([asset], tags=tags)
+        assert content(lake_resource) == [{"k": "a", "id": 1}, {"k": "b", "id": 3}]
+        before = lake_resource.connect().snapshot().id
+        (event,) = run([asset], partition_key="a").get_asset_materialization_events()
+        assert "it has rows of partition a" in str(event.materialization.metadata["ducklake/skipped"].value)
+        assert lake_resource.connect().snapshot().id == before
+        failure_of(run, asset, "outside the partitions of this run", tags={**tags, "dagster/asset_partition_range_end": "c"})
+        failure_of(run, asset_of([first], parts, write_mode="error", partition_expr="k"), "has rows of partition a", partition_key="a")
+
+    def test_a_retry_finds_its_own_commit(self, run: Run, lake_resource: DuckLakeResource, monkeypatch: pytest.MonkeyPatch) -> None:
+        from ducklake_dagster import io_manager
+
+        original, calls = io_manager.commit_metadata, []
+
+        def fail_once(*args: Any, **how: Any) -> Any:
+            calls.append(1)
+            if len(calls) == 1:
+                raise OSError("lost")
+            return original(*args, **how)
+
+        monkeypatch.setattr(io_manager, "commit_metadata", fail_once)
+
+        @dg.asset(name="t", retry_policy=dg.RetryPolicy(max_retries=1), metadata=ducklake_metadata(write_mode="error"))
+        def build() -> pa.Table:
+            return pa.table({"id": [1]})
+
+        run([build])
+        assert (len(calls), content(lake_resource)) == (2, [{"id": 1}])
 
 
 class TestReplacedColumns:
