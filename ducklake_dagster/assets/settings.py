@@ -355,7 +355,7 @@ def _branch(given: Mapping[str, Any], key: str, subject: str) -> MergeBranch:
         )
     if values is None and action == "update" and key == "when_not_matched_by_source":
         raise UsageError(f"asset {subject}: {key} with action update needs set, because these rows have no row of the frame", asset=subject)
-    return MergeBranch(action=action, where=where, values=dict(values) if values is not None else None)
+    return MergeBranch(action=str(action), where=where, values=dict(values) if values is not None else None)
 
 
 def _choice(metadata: Mapping[str, Any], key: str, default: Any, subject: str) -> Any:

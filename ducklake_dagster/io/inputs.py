@@ -210,9 +210,8 @@ def plan_input(context: dg.InputContext, default_frame: str, default_schema: str
         raise UsageError(
             f"input {subject}: ducklake/run_id and ducklake/changes are only supported for inputs that are assets", input=subject
         )
-    boxes = None
+    boxes, expression = None, stored.get("partition_expr")
     if context.has_asset_partitions:
-        expression = stored.get("partition_expr")
         boxes = partition_boxes(context.asset_partitions_def, context.asset_partition_keys, expression, subject=subject)
     parts, frame_type = parts_of_type(_annotation(context))
     partitions: dict[str, tuple[Box, ...]] = {}
