@@ -598,7 +598,7 @@ class DuckLake:
     ) -> LakeChanges:
         """Find the tables whose rows may differ between two snapshots, with the files and bounds of those rows.
 
-        Compares the rows that are visible at both snapshots. So flushing, merging and rewriting files are no changes, and rows that
+        Compares the rows that are visible at both snapshots. So flushing, merging and rewriting files are not changes, and rows that
         were inserted and deleted in between do not count. The result comes from the catalog alone: all rows of a changed file count,
         with the bounds of the whole file. The result includes every change. If snapshots have expired, so that the catalog no longer
         has the information, the table's ``unknown`` contains the reason. The number of catalog queries does not depend on the number of

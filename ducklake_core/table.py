@@ -267,7 +267,7 @@ class Table(Scanned):
         The feed is lazy like a scan: ``.to_arrow()``, ``.to_batches()``, ``.to_reader()``, ``.to_spark(session)``, ``.plan()``. The
         columns are ``snapshot_id``, ``rowid``, ``change_type``, then those of the table at ``end``. ``change_type`` is ``insert`` or
         ``delete``. If one snapshot deleted and added a row with the same row id, the types are ``update_preimage`` and
-        ``update_postimage``. Merging, flushing and rewriting files are no changes. See docs/how-to/change-feed.md.
+        ``update_postimage``. Merging, flushing and rewriting files are not changes. See docs/how-to/change-feed.md.
 
         Args:
             start: First snapshot: an id, or a time with a zone for the first snapshot at or after it.

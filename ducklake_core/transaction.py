@@ -1761,7 +1761,7 @@ class Transaction:
         return None
 
     def _run(self, sql: str, spark: SparkSession | None, frames: tuple[TableSource, ...]) -> None:
-        """Run a statement that is no query, whose parameters are replaced."""
+        """Run a statement that is not a query, whose parameters are replaced."""
         if spark is not None and frames:
             raise UnsupportedFeatureError("A statement with frames cannot run on Spark. Remove spark")
         Statement(self, self._queries(frames), sql, spark, self._change_computed).carry_out()

@@ -127,7 +127,7 @@ def set_partitioned_by(state: TableState, *, keys: Sequence[str]) -> TableState:
     with about(state):
         spec = partition_spec(keys, state.schema, state.format_version)
         before = state.partition_spec
-        # The same keys are no change: a new spec would have another id than the one that existing files name.
+        # The same keys are not a change: a new spec would have another id than the one that existing files name.
         return state if before is not None and spec is not None and before.fields == spec.fields else replace(state, partition_spec=spec)
 
 
@@ -141,7 +141,7 @@ def partition_spec(partition_by: Sequence[str], schema: Schema, version: FormatV
 
     Raises:
         UsageError: A transform that the column's type does not allow, or the same key twice.
-        NotFoundError: No such column.
+        NotFoundError: A column does not exist.
         UnsupportedFeatureError: A transform that lakes of the version do not have.
     """
     if isinstance(partition_by, str):

@@ -329,7 +329,7 @@ class _Run:
         for snapshot in head.later:
             if commit_id_of(snapshot.extra_info) == self._transaction.commit_id:
                 # Several runs may share a commit id that the caller chose; the writer distinguishes this run. A lost COMMIT of
-                # this run is no repetition: its files are in the lake and must stay.
+                # this run is not a repetition: its files are in the lake and must stay.
                 own = self._unanswered if writer_of(snapshot.extra_info) == self._transaction.writer else None
                 return Committed(snapshot=snapshot, ids=own.ids if own else {}, attempts=number, repeated=own is None)
         return None

@@ -267,7 +267,7 @@ def fingerprint(operations: Collection[str]) -> list[str] | str:
 def not_among(stored: object, operations: Sequence[str]) -> str | None:
     """Return an operation that a commit did not do, by its stored fingerprint; None when it did all or stored none.
 
-    Fewer operations than stored are no difference: a repeated block that creates a table only if it is missing does not create it again.
+    Fewer operations than stored are not a difference: a repeated block that creates a table only if it is missing does not create it again.
 
     >>> not_among(["append main.a"], ["append main.b"]), not_among(["create main.a", "append main.a"], ["append main.a"])
     ('append main.b', None)

@@ -149,7 +149,7 @@ def check_source_keys(source: MergeSource, on: Sequence[str], table: Schema) -> 
 
     Raises:
         UsageError: A key is NULL, or occurs more than once.
-        UnsupportedFeatureError: A key column of a nested type.
+        UnsupportedFeatureError: A key column has a nested type.
     """
     if source.rows is not None:
         from ducklake_core.engines.arrow.positions import key_set

@@ -86,13 +86,13 @@ def _items(name: str, expected: str, value: object) -> Iterator[object]:
 
 
 def whole_number(name: str, value: object, *, least: int | None = None) -> int:
-    """Return an integer of 64 bits, at least ``least``; True and False are no numbers.
+    """Return an integer of 64 bits, at least ``least``; True and False are not numbers.
 
     >>> whole_number("limit", 5, least=0)
     5
 
     Raises:
-        UsageError: Something else.
+        UsageError: The value is not such a number.
     """
     # Integers of NumPy have __index__ without being int. Floats have none, so 5.0 is rejected as well.
     if isinstance(value, bool) or not hasattr(value, "__index__"):
@@ -172,7 +172,7 @@ def snapshot(name: str, value: object) -> int | datetime:
     7
 
     Raises:
-        UsageError: Something else, such as True or a time without a zone.
+        UsageError: The value is neither an id nor a time with a zone.
     """
     if isinstance(value, datetime):
         return in_utc(value)
@@ -188,7 +188,7 @@ def age(name: str, value: object) -> timedelta:
     datetime.timedelta(days=7)
 
     Raises:
-        UsageError: Something else, such as a number, or a negative span.
+        UsageError: The value is not an age, or is negative.
     """
     if isinstance(value, timedelta):
         if value < timedelta(0):
@@ -209,7 +209,7 @@ def condition(name: str, value: object) -> str | Predicate | Condition:
     """Return a condition: SQL text, or one built with :func:`ducklake_core.col`.
 
     Raises:
-        UsageError: Something else, such as an expression of another library.
+        UsageError: The value is not a condition, for example an expression of another library.
     """
     if isinstance(value, Combinable):
         return value.as_condition()

@@ -40,7 +40,7 @@ class Changes:
         inline_flush: Tables whose inlined rows moved to files.
         merge_adjacent: Tables whose files were merged; a snapshot with this or ``rewrite_delete`` changes no rows of the table.
         rewrite_delete: Tables whose files were written again without their deleted rows.
-        unknown: Entries of kinds that this library does not know, as they stand.
+        unknown: Entries of kinds that this library does not know, unchanged.
     """
 
     dropped_schema: tuple[int, ...] = ()

@@ -166,7 +166,7 @@ def _leaf_type(text: str) -> DataType:
 
 
 def _default(text: str, kind: DataType | None) -> Constant:
-    """Return the constant of a default: of its own type where that becomes the parameter's, else of the parameter's type."""
+    """Return the constant of a default, in the parameter's type if it has one."""
     constant = constant_of(parse_text(text, "default"))
     if isinstance(constant, QuotedText):
         typed = Constant(value=constant.text, type=VARCHAR) if kind is None or kind == VARCHAR else text_literal(constant.text, kind)
@@ -346,7 +346,7 @@ def with_macros(sql: str, macros: Mapping[str, Sequence[MacroImplementation]]) -
         macros: The definitions of scalar macros by their folded names.
 
     Raises:
-        UsageError: No definition, or several, take the arguments.
+        UsageError: No definition, or more than one, accepts the arguments.
         UnsupportedFeatureError: A macro that calls itself, or a definition that cannot be put in place of its call.
     """
     # A root of its own, so that every call has a parent.

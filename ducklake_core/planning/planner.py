@@ -85,8 +85,8 @@ def plan_scan(
         virtual: Further virtual columns to return; the table may have columns of the same names.
 
     Raises:
-        NotFoundError: An unknown column.
-        UsageError: No column at all, or one of them twice.
+        NotFoundError: A column does not exist.
+        UsageError: There is no column, or one of them is repeated.
         CatalogCorruptError: A file names a column mapping that does not exist, or has no key in an encrypted lake.
         UnsupportedFeatureError: A file in a location that the lake must not name.
     """
@@ -117,8 +117,8 @@ def scan_columns(table: Schema, columns: Sequence[str] | None) -> tuple[Schema, 
     """Return the table's columns among those to return, and the names of the virtual ones.
 
     Raises:
-        NotFoundError: An unknown column.
-        UsageError: A string instead of a list.
+        NotFoundError: A column does not exist.
+        UsageError: ``columns`` is a string instead of a list.
     """
     if columns is None:
         return table, ()
@@ -371,7 +371,7 @@ def plan_changes(
 
     Raises:
         NotFoundError: An unknown column or snapshot, or a snapshot of the range that was expired.
-        UsageError: No column at all, or one of them twice.
+        UsageError: There is no column, or one of them is repeated.
         CatalogCorruptError: A file names a column mapping that does not exist.
         UnsupportedFeatureError: A column of the table has the name of a column of the feed.
     """

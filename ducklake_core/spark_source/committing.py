@@ -67,7 +67,7 @@ def plan_write(
         frame: The frame's columns.
         note: What the end of the write needs to know.
         overwrite: Whether the rows replace others.
-        create: Whether the table is made when it is missing.
+        create: Whether to create a missing table.
         is_stream: Whether it is one micro-batch of a stream, whose output mode says what it replaces.
 
     Raises:
@@ -202,7 +202,7 @@ def commit_files(
         The snapshot, None when there was nothing to commit.
 
     Raises:
-        CommitConflictError: The table is no longer what the files were written for, or is there although it was to be made.
+        CommitConflictError: The table was changed after the files were written, or another writer created it.
         CommitOutcomeUnknownError: The connection was lost at COMMIT; no file was deleted.
     """
     files, named = reported(messages), named_by(options)

@@ -110,7 +110,7 @@ def parse_options(given: Mapping[str, str], purpose: Purpose) -> SourceOptions:
 
     Raises:
         UsageError: An option is unknown, belongs to another purpose, is missing, or has an invalid value.
-        NotFoundError: The file of ``catalogFile`` is not there.
+        NotFoundError: The file of ``catalogFile`` does not exist.
     """
     options = _Given(given, purpose)
     version, timestamp = options.whole("versionAsOf"), options.text("timestampAsOf")
@@ -167,7 +167,7 @@ class _Given:
         return int(text)
 
     def choice(self, name: str, choices: tuple[str, ...]) -> str:
-        """Return an option that is one of some words, the first when nothing is given."""
+        """Return an option with a fixed set of values; the first value is the default."""
         text = (self.text(name) or choices[0]).lower()
         if text not in choices:
             raise UsageError(f"option {name} is {text!r}. Set it to one of {', '.join(choices)}")

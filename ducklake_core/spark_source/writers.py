@@ -151,7 +151,7 @@ def stream_id(options: SourceOptions) -> str:
     Batches are counted from 0 in each checkpoint. So an id must never outlive it, or rows of a new one would pass for repeated.
 
     Raises:
-        UsageError: Neither is there.
+        UsageError: There is neither a ``streamId`` nor a readable checkpoint.
     """
     if options.stream_id:
         return options.stream_id

@@ -126,7 +126,7 @@ def sources(lake: LakeContext, names: Names, sql: str) -> tuple[str, Sources]:
     Raises:
         UsageError: The text cannot be read.
         NotFoundError: A table or snapshot of AT that does not exist.
-        UnsupportedFeatureError: AT on a view.
+        UnsupportedFeatureError: AT is used on a view.
     """
     text, then = without_time_travel(sql)
     objects = names.objects()
@@ -276,7 +276,7 @@ def table_then(reader: CatalogReader, wanted: TableAt) -> TableState:
 
 
 def all_then(reader: CatalogReader, wanted: Iterable[TableAt]) -> dict[str, TableState]:
-    """Return the tables that AT names, by the names that stand for them."""
+    """Return the tables that AT names, by their generated names."""
     return {one.key: table_then(reader, one) for one in wanted}
 
 

@@ -116,8 +116,8 @@ def frame_sources(sql: str, frames: Mapping[str, FrameLike]) -> tuple[TableSourc
         frames: The frames by name.
 
     Raises:
-        UsageError: A value that is no frame, or that the SQL does not name.
-        UnsupportedFeatureError: A Spark DataFrame.
+        UsageError: A value that is not a frame, or that the SQL does not name.
+        UnsupportedFeatureError: A value is a Spark DataFrame.
     """
     named: Collection[str] = identifiers(sql) if frames else ()
     sources = []

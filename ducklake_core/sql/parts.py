@@ -89,7 +89,7 @@ def table_name(node: exp.Expression | None) -> str:
     """Return ``schema.table`` of a table's name; a schema may be a path.
 
     Raises:
-        UnsupportedFeatureError: It is no name.
+        UnsupportedFeatureError: The expression is not a name.
     """
     table = node.this if isinstance(node, exp.Schema) else node
     names = table_names(table) if isinstance(table, exp.Table) else ()
@@ -111,7 +111,7 @@ def names_at(tokens: Sequence[Any], start: int) -> list[str]:
     """Return the parts of the name that begins at a place; none where no name does.
 
     Raises:
-        UsageError: Something else follows a dot.
+        UsageError: A dot is not followed by a name.
     """
     parts: list[str] = []
     while start < len(tokens) and is_name(tokens[start]):
@@ -134,7 +134,7 @@ def requalified(
 
     Args:
         node: The expression.
-        names: What stands there, and what is to.
+        names: Names to replace, with their replacements.
         of_side: What is to stand before columns that have nothing there, and their names.
     """
     side, own = of_side[0], set(map(folded, of_side[1]))
@@ -176,7 +176,7 @@ def column_of(definition: exp.Expression) -> Field:
 
     Raises:
         UnsupportedFeatureError: A constraint that DuckLake does not have.
-        UsageError: A default that is no value of the type.
+        UsageError: A default that is not a value of the type.
     """
     if not isinstance(definition, exp.ColumnDef):
         reject(f"the constraint {definition.sql('duckdb')}")

@@ -36,7 +36,7 @@ class Insert:
 
     Attributes:
         table: ``schema.table``.
-        columns: Names of the columns that are given, all of the table's when None.
+        columns: Names of the columns in the statement; None for all columns of the table.
         by_name: Whether the query's columns are matched by name.
         query: The text of the query.
         rows: The statements of the values, for VALUES.
@@ -77,7 +77,7 @@ def insert_of(sql: str) -> Insert:
     """Read an INSERT. The query is DuckDB's to read; its words are taken as they are.
 
     Raises:
-        UnsupportedFeatureError: ON CONFLICT, RETURNING and the like.
+        UnsupportedFeatureError: The statement has ON CONFLICT, RETURNING or another clause that is not supported.
         UsageError: It has no table, or no query.
     """
     every = tokens_of(sql)
@@ -214,7 +214,7 @@ def row_statement(sql: str) -> RowStatement:
     """Take a statement apart.
 
     Raises:
-        UnsupportedFeatureError: RETURNING, fields of structs in SET.
+        UnsupportedFeatureError: The statement has RETURNING, or sets a field of a struct.
         UsageError: It is not one.
     """
     return _Parts(sql).statement()

@@ -131,7 +131,7 @@ class StagedQueries:
         return self.kind_of(name) is not None
 
     def kind_of(self, name: str) -> Literal["table", "view"] | None:
-        """Return what a name stands for, as the transaction has made it."""
+        """Return the object of a name, including the changes of the transaction."""
         if self.catalog().find_table(name) is not None:
             return "table"
         return "view" if self.catalog().find_view(name) is not None else None

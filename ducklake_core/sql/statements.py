@@ -345,7 +345,7 @@ class Cursor:
         """Raise unless the statement ends here.
 
         Raises:
-            UnsupportedFeatureError: Something follows.
+            UnsupportedFeatureError: The statement continues.
         """
         if self.place < len(self._tokens):
             text = text_between(self._sql, self._tokens, self.place)

@@ -1,4 +1,4 @@
-"""Replace ``t AT (VERSION => 3)`` and ``t AT (TIMESTAMP => ...)`` in a text by names that stand for the table at that snapshot."""
+"""Replace ``t AT (VERSION => 3)`` and ``t AT (TIMESTAMP => ...)`` by generated names of the table at that snapshot."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def keyword(token: Any) -> str:
 
 
 def without_time_travel(sql: str, first: int = 0) -> tuple[str, tuple[TableAt, ...]]:
-    """Return the text with other names for tables at other snapshots, and what they stand for.
+    """Return the text with generated names for tables at other snapshots, and their tables.
 
     >>> text, (found,) = without_time_travel("SELECT t.a FROM s.t AT (VERSION => 3) WHERE a > 1")
     >>> text
@@ -87,7 +87,7 @@ def without_time_travel(sql: str, first: int = 0) -> tuple[str, tuple[TableAt, .
         first: Number of the first such name.
 
     Raises:
-        UsageError: What stands in the brackets is no snapshot.
+        UsageError: The brackets do not contain a snapshot.
     """
     tokens = tokens_of(sql)
     parts: list[str] = []
@@ -114,7 +114,7 @@ def _clause_end(tokens: Sequence[Any], place: int) -> int | None:
     """Return the position of the bracket that closes AT (...), None where no such clause begins."""
     if place < 1 or place + 4 >= len(tokens) or tokens[place].text.upper() != "AT" or not is_name(tokens[place - 1]):
         return None
-    # AT is no reserved word: a column or an alias may be called so. Only AT (VERSION => and AT (TIMESTAMP => begin the clause.
+    # AT is not a reserved word: a column or an alias may be called so. Only AT (VERSION => and AT (TIMESTAMP => begin the clause.
     is_clause = tokens[place + 1].token_type == TokenType.L_PAREN and tokens[place + 2].text.upper() in ("VERSION", "TIMESTAMP")
     if not is_clause or not tokens[place + 3].text.startswith("="):
         return None

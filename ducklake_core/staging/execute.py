@@ -209,7 +209,7 @@ class StepExecutor:
         """Store changed rows in the catalog if there are few, otherwise in files."""
         if rows is None:
             return None, ()
-        # Changed rows have their row id in an additional column, which is no column of the table.
+        # Changed rows have their row id in an additional column, which is not a column of the table.
         is_updated = ROW_ID_COLUMN in rows.column_names
         plain = rows.drop_columns([ROW_ID_COLUMN]) if is_updated else rows
         inlined, _ = inlined_part(ArrowFrame(data=plain, schema=write.schema), write)

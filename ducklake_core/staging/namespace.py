@@ -119,7 +119,7 @@ class StagedSchemas:
 
         self.definitions = [action for action in self.definitions if not is_earlier(action)]
         stored = state.comment if key == "comment" else state.tags.get(key)
-        # The same tag again is no change, as for tables.
+        # The same tag again is not a change, as for tables.
         if value != stored:
             self.definitions.append(TagSchema(schema_id=state.id, name=state.name, key=key, value=value))
 

@@ -121,7 +121,7 @@ def inspect_file(storage: Storage, path: str, rules: AddingRules) -> AddedFile:
 
     Raises:
         NotFoundError: There is no such file.
-        CorruptFileError: It is no Parquet file.
+        CorruptFileError: The file is not a Parquet file.
         StorageError: It cannot be read.
         SchemaError: It lacks a column, has another one, or has one of another type; or a NULL that the table does not allow.
         UsageError: The value of a partition key cannot be determined, or its path has no ``key=value`` where it must.
@@ -392,7 +392,7 @@ def external_statistics(footer: Footer, leaf: ForeignLeaf, column: Field) -> Col
     Args:
         footer: The file's footer.
         leaf: The file's column.
-        column: The leaf of the table that it stands for.
+        column: The matching leaf of the table.
     """
     chunks = [group.chunks[leaf.node.position] for group in footer.row_groups]
     slots = sum(chunk.num_values for chunk in chunks)
@@ -463,7 +463,7 @@ def trusted_bounds(chunk: Chunk, leaf: ForeignLeaf, wanted: DataType) -> tuple[o
 
 
 def _value(raw: Raw, leaf: ForeignLeaf, wanted: DataType, *, upper: bool) -> object | None:
-    """Return a bound in the Python form of the table's type, rounded outwards where that is coarser; None for no value of the type."""
+    """Return a bound as a Python value of the table's type, rounded outwards; None if the type cannot represent it."""
     if leaf.unit is not None:
         return _moment(raw, leaf.unit, leaf.type, wanted, upper=upper)
     value = stat_value(raw, leaf.type)
@@ -520,7 +520,7 @@ class ForeignColumn:
 
     Attributes:
         name: Its name. Elements of lists have the name of the group above them, keys and values of maps ``key`` and ``value``.
-        kind: Whether it is a leaf or what is made of its children.
+        kind: Leaf, or the kind of nested type.
         field_id: The Parquet field id, None where it has none.
         is_required: Whether the file cannot store NULL for it, regardless of the nodes above it.
         obstacle: Why DuckDB cannot read it; empty if it can.

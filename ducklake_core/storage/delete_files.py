@@ -103,7 +103,7 @@ class DeletedPositions:
         """Return positions deleted at or before a snapshot."""
         if self.snapshots is None:
             return self.positions
-        # DuckDB applies the snapshot column whenever it is there, whatever partial_max says.
+        # DuckDB applies the snapshot column if the file has one, regardless of partial_max.
         return self.positions[self.snapshots <= snapshot_id]
 
 
@@ -196,7 +196,7 @@ def read_delete_file(storage: Storage, file: DeleteFile) -> DeletedPositions:
     Raises:
         UnsupportedFeatureError: The file is encrypted in a foreign form, or neither Parquet nor a deletion vector.
         CorruptFileError: It does not have the columns or the order of a delete file.
-        NotFoundError: It is not there.
+        NotFoundError: The file does not exist.
         StorageError: It cannot be read.
     """
     where = printable(file.path)
@@ -301,7 +301,7 @@ def _read_parquet(storage: Storage, file: DeleteFile) -> DeletedPositions:
 
 
 def _read_columns(source: pa.NativeFile, where: str) -> pa.Table:
-    """Return path, position and, where it is there, snapshot."""
+    """Return the columns path, position and, if the file has it, snapshot."""
     is_small = source.size() <= _SMALL_BYTES
     # One request for all of it, and no other threads: most of these files are tiny, and there may be thousands of them.
     file = pq.ParquetFile(

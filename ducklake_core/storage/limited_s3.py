@@ -58,7 +58,7 @@ class LimitedS3FileSystem(S3FileSystem):  # type: ignore[misc]
     call_s3 = sync_wrapper(_call_s3)
 
     async def _completed(self, bucket: str, key: str, size: int) -> dict[str, Any] | None:
-        """Return the answer to HEAD if the object is there as a whole: the store completed the upload, and the answer was lost.
+        """Return the response to HEAD if the object is complete: the store finished the upload, and its response was lost.
 
         Names of files are unique, so an object of that name and size is the upload's.
         """

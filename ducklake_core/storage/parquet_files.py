@@ -71,7 +71,7 @@ def read_schema(storage: Storage, path: str, key: EncryptionKey | None = None, t
     Raises:
         NotFoundError: There is no such file.
         StorageError: It cannot be read.
-        CorruptFileError: It is no Parquet file.
+        CorruptFileError: The file is not a Parquet file.
     """
     with open_parquet(storage, path, key) as source, decoding(storage, path, table=table):
         return pq.read_schema(source)

@@ -343,7 +343,7 @@ def _ranges(run: _PartitionRun, number: int) -> Iterator[tuple[int, int, int, in
 
 
 def _taken(batches: list[pa.RecordBatch], order: pa.Array) -> pa.Table:
-    """Return the rows in another order, column by column, so that only one column is there three times."""
+    """Return the rows in another order, column by column, so that at most one column is in memory three times."""
     schema = batches[0].schema
     columns = [pa.concat_arrays([batch.column(place) for batch in batches]).take(order) for place in range(len(schema))]
     return pa.Table.from_arrays(columns, schema=schema)

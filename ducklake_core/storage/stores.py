@@ -81,14 +81,14 @@ def identity(path: str) -> tuple[int, int] | None:
 
 
 def opened(path: str) -> pa.NativeFile | None:
-    """Return a file for random reads; None where that did not work, for whatever reason."""
+    """Return a file for random reads, or None after any error."""
     with suppress(OSError, ValueError):
         return pafs.LocalFileSystem().open_input_file(local_part(path))
     return None
 
 
 def was_unlinked(path: str) -> bool:
-    """Delete a file; False where that did not work, for whatever reason."""
+    """Delete a file. Return False after any error."""
     with suppress(OSError, ValueError):
         os.unlink(local_part(path))
         return True
@@ -96,7 +96,7 @@ def was_unlinked(path: str) -> bool:
 
 
 def files_below(directory: str) -> Iterator[os.DirEntry[str]]:
-    """Yield all files below a directory, by names in each; none where it is not there. Links to directories are files."""
+    """Yield all files below a directory, sorted within each directory; none if it is missing. Links to directories count as files."""
     pending = [directory]
     while pending:
         try:

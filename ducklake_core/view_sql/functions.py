@@ -317,7 +317,7 @@ def _strftime(parts: Sequence[Typed]) -> Typed:
 
 
 def interval_of(node: exp.Expression) -> str | None:
-    """Return a constant interval of one unit as Spark SQL, None for what is no interval.
+    """Return a constant interval of one unit as Spark SQL, None for other values.
 
     Raises:
         Rejected: An interval that is not of that form.

@@ -46,7 +46,7 @@ def parse_query(sql: str) -> exp.Expression:
     """Return the one query of a text.
 
     Raises:
-        Rejected: No query, or more than one.
+        Rejected: The text is not exactly one query.
     """
     try:
         statements = sqlglot.parse(sql.replace(PLACEHOLDER, CATALOG), read=WrittenDuckDB)

@@ -25,7 +25,7 @@ class OutputColumn:
     """A column of a relation or query.
 
     Attributes:
-        name: As DuckDB names it; None where that is unknown.
+        name: Name in DuckDB; None if unknown.
         sql: Its identifier in Spark's text, or for a merged column of a join an expression.
         type: DuckDB's type.
     """
@@ -122,7 +122,7 @@ class Scope:
         """Resolve a name with dots.
 
         Raises:
-            Rejected: Nothing, or more than one thing.
+            Rejected: The name is unknown or ambiguous.
         """
         # Columns and aliases of this query hide those of the query around it; alias_rule decides where a name is a column and an alias.
         found = self._here(parts)
@@ -242,7 +242,7 @@ class Sources:
         """Return the table or view of a name, without a schema in that of the view or in ``main``.
 
         Raises:
-            Rejected: None, or one in each.
+            Rejected: The name is unknown, or a table of both schemas.
         """
         if schema == OTHER_SNAPSHOTS and name in self._then:
             return self._then[name]

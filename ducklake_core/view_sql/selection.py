@@ -30,7 +30,7 @@ from ducklake_core.view_sql.parsing import CATALOG, PLACEHOLDER, schema_and_name
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Columns of one table by the names that they are given, and the condition on its rows (DuckDB's dialect, None for all rows)."""
+    """Columns of one table by their aliases, and the condition on its rows (DuckDB's dialect, None for all rows)."""
 
     table: TableState
     columns: tuple[tuple[str, str], ...]
@@ -38,14 +38,14 @@ class Selection:
 
     @property
     def schema(self) -> Schema:
-        """The columns under the names that they are given."""
+        """The columns under their aliases."""
         known = with_virtual(self.table.schema)
         found = ((name, known.find(base)) for name, base in self.columns)
         return Schema(columns=tuple(Field(name=name, type=column.type) for name, column in found if column is not None))
 
 
 def selection(reader: CatalogReader, view: ViewState, above: frozenset[int] = frozenset()) -> Selection:
-    """Return the scan that a view stands for at its snapshot.
+    """Return the scan of a view at its snapshot.
 
     Args:
         reader: Reads the catalog.
@@ -53,7 +53,7 @@ def selection(reader: CatalogReader, view: ViewState, above: frozenset[int] = fr
         above: Ids of the views that are being resolved.
 
     Raises:
-        UnsupportedFeatureError: Anything but columns of one table or such a view, under a condition that the scan understands.
+        UnsupportedFeatureError: The query does not just select columns of one table or such a view, under a condition of a scan.
     """
     if view.id in above:
         _reject(view, "it reads itself")

@@ -70,7 +70,7 @@ def translate(
         reader: Reads the catalog.
         view: The view, or a query as if it were one.
         subject: What messages call it, the view by its name when None.
-        then: Tables at other snapshots, by the names that stand for them.
+        then: Tables at other snapshots, by their generated names.
 
     Raises:
         UnsupportedFeatureError: Something in it is not translated; the message names it.
@@ -121,7 +121,7 @@ def referenced(reader: CatalogReader, view: ViewState) -> tuple[str, ...]:
     """Return the names of the tables and views that the query of a view names, each once, sorted.
 
     Raises:
-        UnsupportedFeatureError: The text is no query, or names what is no table or view of the lake.
+        UnsupportedFeatureError: The text is not a query, or names something that is not a table or view of the lake.
     """
     sources = Sources(reader, view.snapshot_id)
     name = join_name(view.schema_name, view.name)

@@ -305,7 +305,7 @@ def joined_cells(
         Arrays of int64 or string in the same order of rows; none without rows. None if a cell has another type or contains a separator:
         the cells must be fetched then.
     """
-    # SQLite orders integers before strings and blobs, so the maximum shows whether any cell is no integer. For strings, the count of
+    # SQLite orders integers before strings and blobs, so the maximum shows whether any cell is not an integer. For strings, the count of
     # non-NULL cells shows whether a cell looks like the NULL mark.
     known = [func.max(column) if is_integer else func.count(column) for column, is_integer in zip(columns, integers, strict=True)]
     joined_columns = [func.group_concat(func.ifnull(column, _NULL_IN_SQL), _SEPARATOR_IN_SQL) for column in columns]
@@ -670,7 +670,7 @@ def _converted_leaves(
             entry = _struct(_item(depth), (replace(key, name="key"), replace(value, name="value")), convert, depth + 1)
             return func.map_from_entries(func.list_transform(func.map_entries(cell), _each(depth, entry)))
         case StructType(fields=fields):
-            # struct_pack of NULL members is no NULL struct.
+            # struct_pack of NULL members is not a NULL struct.
             return case((cell.is_not(None), _struct(cell, fields, convert, depth)))
         case _:
             return convert[data_type](cell)

@@ -365,7 +365,7 @@ class JoinedForm:
 
 
 def _numbers(cells: Sequence[Any] | ArrowArray, *, nullable: bool = False) -> ArrowArray | None:
-    """Return cells as an int64 array; None if a cell is no integer."""
+    """Return cells as an int64 array; None if a cell is not an integer."""
     try:
         found = found_array(cells, integers=not nullable)
     except (pa.ArrowException, ValueError, OverflowError, TypeError):

@@ -20,7 +20,7 @@ def complete_rows(connection: Connection, query: Select[Any], what: str, *, at_o
     Only a caller that consumes every row gets the proof.
 
     Args:
-        connection: An open transaction. If it sees commits of other writers, additional rows are no error.
+        connection: An open transaction. If it sees commits of other writers, additional rows are not an error.
         query: The query.
         what: Description of the rows, for the message.
         at_once: Number of rows to fetch at a time, default 2,000.

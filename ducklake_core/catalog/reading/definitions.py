@@ -199,7 +199,7 @@ def former_tables(reader: CatalogReader, schema: str, name: str, snapshot_id: in
     versions = (
         reader.connection.execute(select(table.c.table_id, table.c.end_snapshot).where(table.c.table_id.in_(ids))).all() if ids else []
     )
-    # A row that ended by a rename is no drop: the table is live, or was dropped under its other name.
+    # A row that ended by a rename is not a drop: the table is live, or was dropped under its other name.
     last = {number: [row.end_snapshot for row in versions if row.table_id == number] for number in ids}
     dropped = [row for row in dict.fromkeys(rows) if None not in last[row.table_id] and row.end_snapshot == max(last[row.table_id])]
     kept = [snapshot.id for snapshot in reader.snapshots(until=snapshot_id)] if dropped else []
@@ -276,7 +276,7 @@ def find_view(reader: CatalogReader, schema: str, name: str, snapshot_id: int) -
 
 
 def find_relations(reader: CatalogReader, schema: str | None, name: str, own_schema: str, snapshot_id: int) -> list[TableState | ViewState]:
-    """Return the tables and views that a name in a view's query may stand for.
+    """Return the tables and views that a name in a view's query may mean.
 
     Args:
         reader: The catalog.

@@ -115,7 +115,7 @@ class OpenFile:
         """Return the footer with its statistics, which pyarrow cannot be asked for: it ends the process on damaged ones.
 
         Raises:
-            CorruptFileError: It contradicts itself.
+            CorruptFileError: The footer contradicts itself.
             UnsupportedFeatureError: Columns are encrypted, or in other files.
         """
         with self._naming_file():

@@ -748,7 +748,7 @@ def _call(call: Call, batch: pa.RecordBatch) -> TypedArray:
         return _coalesce(call.arguments, batch)
     if function in random_functions:
         return random_values(function, rows)
-    # DuckDB does not compute the other operand of NULL, which only gives NULL its type: a division by zero in it is no error.
+    # DuckDB does not compute the other operand of NULL, which only gives NULL its type: a division by zero in it is not an error.
     is_null = function in _ARITHMETIC and Literal(value=None, type=BOOLEAN) in call.arguments
     values = [_eval(argument, batch.slice(0, 0) if is_null else batch) for argument in call.arguments]
     match function:

@@ -705,7 +705,7 @@ def conform(array: pa.Array[Any], source: pa.Field[Any], target: Field) -> pa.Ar
 
     Raises:
         SchemaError: A value cannot be cast to the column's type.
-        UnsupportedFeatureError: The keys of a map carry no id.
+        UnsupportedFeatureError: The keys of a map have no id.
     """
     if same_shape(source, target) and array.type.equals(source.type, check_metadata=True):
         return array
@@ -741,7 +741,7 @@ def constant(target: Field, length: int) -> pa.Array[Any]:
 
 
 def _children(fields: list[pa.Field[Any]], arrays: list[pa.Array[Any]], targets: tuple[Field, ...], length: int) -> list[pa.Array[Any]]:
-    # A node without an id below a file's column is no column of the table: DuckDB returns NULL for it too. Of two nodes with one id the
+    # A node without an id below a file's column is not a column of the table: DuckDB returns NULL for it too. Of two nodes with one id the
     # first counts, which the reversed order keeps.
     by_id = {field_id(field): index for index, field in reversed(list(enumerate(fields)))}
     found = [(target, by_id.get(target.id)) for target in targets]

@@ -197,7 +197,7 @@ class Binder:
         """Return values for columns of the target by name.
 
         Raises:
-            UsageError: No column, or one of them twice.
+            UsageError: There is no key column, or one of them is repeated.
             NotFoundError: A column that the table does not have.
         """
         found: dict[int, Expression] = {}
@@ -488,7 +488,7 @@ def merge_request(
     Raises:
         UsageError: No branch, a branch that can never be reached, or invalid columns.
         NotFoundError: A column that does not exist.
-        UnsupportedFeatureError: A condition without an equality of one column of each side.
+        UnsupportedFeatureError: The condition does not compare a column of one side with a column of the other.
     """
     if not clauses:
         raise UsageError(f"the merge into {table} has no action. Add at least one, such as .when_matched_update(...)", table=table)

@@ -414,8 +414,8 @@ def key_set(source: pa.Table, on: Sequence[str], table: Schema) -> KeySet:
     Raises:
         UsageError: A key is NULL, or occurs more than once.
         SchemaError: The source lacks a key column, or a key does not fit the type of its column.
-        UnsupportedFeatureError: A key column of a nested type.
-        NotFoundError: No such column in the table.
+        UnsupportedFeatureError: A key column has a nested type.
+        NotFoundError: The table lacks the column.
     """
     schema = table.select(on)
     for column in schema:

@@ -133,7 +133,7 @@ class SparkFrame:
             named: Reports the files that the catalog names.
 
         Raises:
-            SchemaError: NULL or repeated keys in the frame.
+            UsageError: A key of the frame is NULL or repeated.
         """
         from ducklake_core.engines.spark.positions import find_key_positions
         from ducklake_core.engines.spark.read import read_plan

@@ -145,7 +145,7 @@ def find_key_positions(
     Raises:
         UsageError: A key is NULL, or occurs more than once.
         SchemaError: The frame lacks a key column.
-        UnsupportedFeatureError: A key column of a nested type.
+        UnsupportedFeatureError: A key column has a nested type.
     """
     schema = plan.read_schema.select(on)
     keys = _keys(data, schema).persist()
@@ -185,7 +185,7 @@ def check_keys(data: DataFrame, schema: Schema) -> None:
     Raises:
         UsageError: A key is NULL, or occurs more than once.
         SchemaError: The frame lacks a key column.
-        UnsupportedFeatureError: A key column of a nested type.
+        UnsupportedFeatureError: A key column has a nested type.
     """
     _check_distinct(_keys(data, schema), schema)
 

@@ -282,7 +282,7 @@ def _read(group: _TaskGroup, shape: FeedShape, storage: Storage) -> Iterator[pa.
 
 def _with_updates(frame: DataFrame) -> DataFrame:
     """Mark updates with a window instead of a join, so that each file is read once."""
-    # In one partition of the window are the changes of one row by one snapshot: a single kind is no update, two kinds are its halves.
+    # In one partition of the window are the changes of one row by one snapshot: a single kind is not an update, two kinds are its halves.
     other = "over (partition by snapshot_id, rowid)"
     change = (
         f"case when min(change_type) {other} = max(change_type) {other} then change_type"

@@ -101,7 +101,7 @@ def with_default(field: Field, value: object) -> Field:
 
     Raises:
         UsageError: It is not a value of the type.
-        UnsupportedFeatureError: A nested, variant or geometry column.
+        UnsupportedFeatureError: The column is nested, a variant or a geometry.
     """
     if value is None:
         return replace(field, default=None, default_is_expression=False)
@@ -130,7 +130,7 @@ def with_expression(field: Field, sql: str) -> Field:
 
     Raises:
         UsageError: Not one expression, or one that reads columns, tables or other rows.
-        UnsupportedFeatureError: A nested, variant or geometry column.
+        UnsupportedFeatureError: The column is nested, a variant or a geometry.
     """
     _check_kind(field)
     try:
@@ -155,8 +155,8 @@ def checked_defaults(schema: Schema) -> Schema:
     """Return the columns of a new table with defaults as :func:`with_default` and :func:`with_expression` make them.
 
     Raises:
-        UsageError: A default that is no value of its column's type, or no expression.
-        UnsupportedFeatureError: A default of a nested, variant or geometry column.
+        UsageError: A default is not a value of its column's type, or not an expression.
+        UnsupportedFeatureError: The column is nested, a variant or a geometry.
     """
     return Schema(columns=tuple(_checked(column) for column in schema))
 

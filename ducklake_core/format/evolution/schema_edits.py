@@ -58,7 +58,7 @@ def add_node(schema: Schema, parent: Sequence[str], field: Field, next_id: int) 
 
     Raises:
         AlreadyExistsError: The name is taken.
-        SchemaError: The parent is no struct.
+        SchemaError: The parent is not a struct.
     """
     (numbered,) = with_ids(Schema(columns=(field,)), next_id)
     after = next_id + sum(1 for _ in numbered.walk())

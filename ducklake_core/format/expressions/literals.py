@@ -245,7 +245,7 @@ def read_integer(text: str, data_type: DataType) -> int:
     [7, -3, 1000, 31, 1000, 1]
 
     Raises:
-        ValueError: The text is no integer of that type.
+        ValueError: The text is not an integer of that type.
     """
     low, high = integer_range(data_type)
     if data_type not in (INT128, UINT128) and (_HEXADECIMAL.fullmatch(text) or _BINARY.fullmatch(text)):
@@ -273,7 +273,7 @@ def read_decimal(text: str, data_type: DecimalType) -> Decimal:
     """Return a decimal, rounded half away from zero to the type's scale.
 
     Raises:
-        ValueError: The text is no number, or has more digits than the type.
+        ValueError: The text is not a number, or has more digits than the type.
     """
     found = _matched(text)
     whole = found["digits"].partition(".")[0].replace("_", "").lstrip("0")
@@ -291,7 +291,7 @@ def read_float(text: str, data_type: DataType) -> float:
     (-inf, inf, -7.0)
 
     Raises:
-        ValueError: The text is no number.
+        ValueError: The text is not a number.
     """
     stripped = text.strip(SPACES)
     special = _NO_NUMBER.fullmatch(stripped)

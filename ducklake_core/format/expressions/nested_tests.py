@@ -89,7 +89,7 @@ def _extended(node: exp.Expression, step: str | int) -> NestedPath | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoxTest:
-    """``subject && constant``, or a relation that holds only where that does."""
+    """``subject && constant``, or a relation that is true only if that is."""
 
     subject: exp.Expression
     box: tuple[float, float, float, float] | None

@@ -147,7 +147,7 @@ def parse_predicate(condition: str | Predicate, schema: Schema) -> Predicate:
     Raises:
         NotFoundError: A column that the table does not have.
         UsageError: Not one condition: unreadable text, several statements, a subquery, an aggregate, a constant that cannot be
-            read as a value of its column, or a column that is no condition.
+            read as a value of its column, or a column that is not a condition.
     """
     if isinstance(condition, Predicate):
         return _checked(condition, schema)
@@ -783,7 +783,7 @@ def starts_with(schema: Schema, column: str | tuple[str, ...], prefix: str) -> P
     Args:
         schema: The table's columns.
         column: Name of the column, or the names from the column down to the field of a struct.
-        prefix: The prefix; ``%`` and ``_`` stand for themselves.
+        prefix: The prefix; ``%`` and ``_`` are ordinary characters.
 
     Raises:
         UsageError: The column holds no strings.

@@ -89,7 +89,7 @@ class InList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
-    """Values of a column's own type from ``low`` to ``high``; None is no bound on that side."""
+    """Values of a column's own type from ``low`` to ``high``; None means no bound."""
 
     low: object = None
     low_inclusive: bool = True

@@ -64,7 +64,7 @@ def spans_of(predicate: Predicate) -> tuple[ColumnReference, list[Span]] | None:
     """Return the values of one column for which a condition is true; it is false for all others, and NULL for NULL.
 
     Returns:
-        The column and disjoint spans, ascending; None for a condition that is no such set.
+        The column and disjoint spans, ascending; None for a condition that is not such a set.
     """
     match predicate:
         case Comparison(left=ColumnReference() as column, operator=operator, right=Literal() as literal):
@@ -392,7 +392,7 @@ def _by_domain(values: Sequence[Literal], column_type: DataType) -> dict[Domain 
 
 
 def any_between(keys: Sequence[Any], low: Any, high: Any) -> bool:
-    """Return whether one of the ascending keys is at least ``low`` and at most ``high``; None is no bound.
+    """Return whether one of the ascending keys is at least ``low`` and at most ``high``; None means no bound.
 
     >>> any_between([1, 5, 9], 2, 4), any_between([1, 5, 9], 2, 5), any_between([1, 5, 9], None, 0), any_between([], None, None)
     (False, True, False, False)

@@ -70,7 +70,7 @@ def parse_text(text: str, what: str = "condition") -> exp.Expression:
 
     Raises:
         UsageError: The text cannot be parsed, holds several statements, is nested more deeply than :data:`MAX_BRACKETS` and
-            :data:`MAX_LEVELS` allow, or is no expression over one row.
+            :data:`MAX_LEVELS` allow, or is not an expression over one row.
     """
     statements = _statements(text, what)
     if len(statements) != 1:
@@ -268,7 +268,7 @@ def _is_exact_number(data_type: DataType) -> bool:
 
 
 def _cast(constant: QuotedText | Literal, target: DataType) -> Literal | None:
-    """Return a constant cast to another type where that is exact and plain; None leaves the cast to the engine."""
+    """Return a constant cast to another type if the cast is exact. None leaves the cast to the engine."""
     if isinstance(constant, QuotedText):
         # Whether a string is JSON is checked where it is cast.
         return None if target == JSON else text_literal(constant.text, target)

@@ -101,7 +101,7 @@ def build_mapping(mapping_id: int, rows: Iterable[NameMappingRow]) -> NameMappin
 def path_value(path: str, key: str) -> str | None:
     """Return the text of a partition key in a path, None for NULL; of several directories with that key the first counts.
 
-    A directory is ``key=value`` with one equals sign. The key is taken as it stands, the value is percent-decoded; what
+    A directory is ``key=value`` with one equals sign. The key is not decoded, the value is percent-decoded; what
     DuckDB writes and other tools read as NULL is NULL.
 
     >>> path_value("/lake/year=2020/g=a%20b/f.parquet", "g"), path_value("x/g=__HIVE_DEFAULT_PARTITION__/f", "g")
@@ -117,7 +117,7 @@ def path_value(path: str, key: str) -> str | None:
 
 
 def path_keys(path: str) -> dict[str, str]:
-    """Partition keys in a path with their values as they stand there.
+    """Return the partition keys in a path with their values, not decoded.
 
     >>> path_keys("/lake/year=2020/g=a%20b/year=2021/f=1.parquet")
     {'year': '2020', 'g': 'a%20b'}
@@ -135,7 +135,7 @@ def unquoted(text: str, key: str, path: str) -> str | None:
     """Return a value of :func:`path_keys` decoded, None for NULL.
 
     Args:
-        text: The value as it stands in the path.
+        text: The value in the path, not decoded.
         key: The partition key, for messages.
         path: The path, for messages.
 
@@ -158,7 +158,7 @@ def plain_text(text: str, data_type: DataType) -> str | None:
     ('7', '2', '16', None, '')
 
     Raises:
-        SchemaError: The text is no number where there must be one.
+        SchemaError: The column is a number, and the text is not.
     """
     if data_type == PrimitiveType(name="varchar"):
         return text
@@ -202,7 +202,7 @@ class AddedFile:
         path_is_relative: Whether the path is below the table's directory.
         full_path: The whole path.
         columns: How its columns are found.
-        absent: What its rows have in columns that it lacks: NULL or the default. It counts for the table, and is no row of the file.
+        absent: Statistics of the values, NULL or the default, of columns that the file lacks. They belong to the table, not to the file.
     """
 
     file: WrittenFile
@@ -213,7 +213,7 @@ class AddedFile:
 
 
 def accepted_types(wanted: DataType) -> tuple[DataType, ...]:
-    """Return the types of a file's column that may stand for a column of the table, as in DuckDB; decimals apart.
+    """Return the types of a file's column that a column of the table accepts, as in DuckDB; without decimals.
 
     >>> [str(t) for t in accepted_types(INT32)], [str(t) for t in accepted_types(FLOAT64)]
     (['int32', 'uint16', 'int16', 'uint8', 'int8'], ['float64', 'float32'])
@@ -230,7 +230,7 @@ def accepted_types(wanted: DataType) -> tuple[DataType, ...]:
 
 
 def fits(held: DataType, wanted: DataType) -> bool:
-    """Return whether a file's leaf column may stand for a column of the table.
+    """Return whether a column of the table accepts a file's leaf column.
 
     >>> fits(INT64, INT32), fits(DecimalType(precision=9, scale=2), DecimalType(precision=10, scale=2))
     (False, True)

@@ -113,11 +113,11 @@ def parse_partition_expression(text: str) -> tuple[str, TransformName, int | Non
     (('year', 'identity', None), ('a, b', 'year', None))
 
     Raises:
-        UsageError: A bucket without a count, or a count on another transform.
+        UsageError: A bucket has no count, or another transform has one.
     """
     found = _USER_TRANSFORM.fullmatch(text)
     if not found:
-        # What is no transform is the name of a column as it stands, with any brackets and dots.
+        # A string that is not a transform is the name of a column as it stands, with any brackets and dots.
         return _unquoted(text), "identity", None
     name, buckets = found["name"].lower(), found["buckets"]
     if (name == "bucket") != (buckets is not None):

@@ -52,7 +52,7 @@ def join(base: str, path: str | None, is_relative: bool = True) -> str:
     >>> join("s3://lake/data/", "main/"), join("/data/main/", "/elsewhere/t/", False), join("/data/", None)
     ('s3://lake/data/main/', '/elsewhere/t/', '/data/')
 
-    Paths are joined as they stand, so ``base`` carries its trailing slash; one is added where a lake lacks it.
+    Paths are joined unchanged, so ``base`` must have a trailing slash; a missing one is added.
 
     Args:
         base: Full path of the level above.
@@ -67,7 +67,7 @@ def join(base: str, path: str | None, is_relative: bool = True) -> str:
 
 
 def as_directory(path: str) -> str:
-    """Return a directory's path with a trailing slash, which some lakes lack; an empty one stays so.
+    """Return a directory's path with a trailing slash, which some lakes lack. An empty path stays empty.
 
     >>> as_directory("s3://lake/data/t"), as_directory("/lake/t/"), as_directory("")
     ('s3://lake/data/t/', '/lake/t/', '')
@@ -85,7 +85,7 @@ def absolute_directory(path: str) -> str:
 
 
 def directory_name(name: str, object_uuid: str) -> str:
-    """Return the directory of a new schema or table: its name when that is safe in any store, else its uuid.
+    """Return the directory of a new schema or table: its name if every store supports it, otherwise its uuid.
 
     >>> directory_name("flights", "0198c1f2-0000-7000-8000-000000000000")
     'flights/'
@@ -133,7 +133,7 @@ def mark_of_write(write_id: str) -> str:
     '000000c0ffee'
 
     Raises:
-        UsageError: It is no identifier of a write.
+        UsageError: The string is not an id of a write.
     """
     if not _WRITE_ID.fullmatch(write_id):
         raise UsageError(f"write id {write_id!r} is not made of 24 lower-case hexadecimal digits")
@@ -186,7 +186,7 @@ def _marked_uuid(write_id: str) -> uuid.UUID:
 def is_of_write(path: str, write_id: str) -> bool:
     """Return whether a file may be one of a write, by its name: it carries the write's mark, and is not older than the write.
 
-    DuckDB's names have the same form with random digits in the place of the mark, and so have those of earlier versions of this
+    DuckDB's names have the same form, with random digits instead of the mark, and so have those of earlier versions of this
     library, whose marks were of 8 digits.
 
     >>> write = "0198c1f20000000000c0ffee"
@@ -292,7 +292,7 @@ def is_inside(base: str, path: str) -> bool:
 
 
 def canonical_protocol(protocol: str) -> str:
-    """Return the one protocol that stands for all spellings of a store's protocol.
+    """Return the canonical protocol of all spellings of a store's protocol.
 
     >>> canonical_protocol("s3a"), canonical_protocol("abfss"), canonical_protocol("file")
     ('s3', 'abfs', 'file')

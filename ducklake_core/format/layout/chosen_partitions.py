@@ -87,7 +87,7 @@ def _is_text(key: PartitionField, text: str | None, schema: Schema) -> Predicate
 
 
 def _literal(key: PartitionField, text: str, schema: Schema) -> Literal:
-    """Return the value that a partition's text stands for, read as DuckDB reads it."""
+    """Return the value of a partition's text, parsed as in DuckDB."""
     # Through the parser, so that the string is read exactly as a condition in SQL reads it.
     name, quoted = key.column.replace('"', '""'), text.replace("'", "''")
     parsed = bind(f"\"{name}\" = '{quoted}'", schema)

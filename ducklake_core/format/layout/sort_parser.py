@@ -30,7 +30,7 @@ def parse_sort_key(text: str, schema: Schema) -> SortKey:
     ('((a * 2) + 1)', 'DESC', 'NULLS_FIRST', '"b c"')
 
     Raises:
-        UsageError: Not one sort expression.
+        UsageError: The text is not exactly one sort expression.
         NotFoundError: It names a column that the table does not have.
     """
     try:

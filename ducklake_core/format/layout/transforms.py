@@ -70,7 +70,7 @@ _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 1000, "ns": 1}
 MAX_BUCKETS = 2**31 - 1
 """DuckDB reads no more."""
 
-# Longer ones are no bucket and no part of a date, and cost time to read.
+# Longer numbers are neither a bucket nor a part of a date, and take time to parse.
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
 _DAY = 86_400_000_000
 # No other type widens into these and hashes otherwise, so their buckets hold for files of any age.
@@ -88,8 +88,8 @@ def check_spec(spec: PartitionSpec, schema: Schema) -> None:
 
     Raises:
         UsageError: No keys, a bucket count below 1, or a transform of a type that has no such part.
-        NotFoundError: A column that is not there, or not on top level.
-        UnsupportedFeatureError: A key on a nested, variant or geometry column.
+        NotFoundError: A column does not exist, or is nested.
+        UnsupportedFeatureError: The column of a key is nested, a variant or a geometry.
     """
     if not spec.fields:
         raise UsageError("a partition spec needs at least one key")
@@ -113,7 +113,7 @@ def check_new_keys(spec: PartitionSpec, version: FormatVersion) -> None:
     """Reject keys by which DuckDB or a version of the format cannot write rows.
 
     Raises:
-        UsageError: The same key twice.
+        UsageError: A key is repeated.
         UnsupportedFeatureError: A transform that lakes of the version do not have.
     """
     seen: set[tuple[int, str]] = set()
@@ -286,7 +286,7 @@ def partition_must_match(
 def _decided(
     predicate: Predicate, spec: PartitionSpec, values: Sequence[str | None], schema: Schema, file_begin_snapshot: int | None
 ) -> Predicate:
-    """Return the predicate with constants in the place of what the file's buckets and keys decide."""
+    """Return the predicate with constants for the parts that the file's buckets and keys decide."""
     buckets = _buckets(spec, values, schema, file_begin_snapshot)
     if not buckets and not _tests_keys(predicate):
         return predicate
@@ -381,7 +381,7 @@ def _constant(column: Field, text: str | None, record_count: int) -> ColumnStati
 def _calendar_bounds(column: Field, parts: Mapping[str, str | None], record_count: int) -> ColumnStatistics | None:
     """Return the bounds from year, month, day and hour, as many as there are without a gap; None when the year is not known.
 
-    NULL parts are no bounds: infinite dates have them too.
+    NULL parts are not bounds: infinite dates have them too.
     """
     if column.type != DATE and column.type not in TIMESTAMPS:
         return None

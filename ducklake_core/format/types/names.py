@@ -70,7 +70,7 @@ def split_name(name: str) -> tuple[str, str]:
 
 
 def split_name_parts(name: str) -> tuple[str | None, str] | None:
-    """Return schema, if any, and table as they are written, quotes included; None for a string that is no name.
+    """Return schema, if any, and table as they are written, quotes included; None for a string that is not a name.
 
     >>> split_name_parts('raw."odd.name"'), split_name_parts("flights"), split_name_parts("a.b.c"), split_name_parts("a..c")
     (('raw', '"odd.name"'), (None, 'flights'), ('a.b', 'c'), None)

@@ -278,10 +278,10 @@ def check_reserved(name: str, version: FormatVersion) -> None:
 
 
 def check_names(schema: Schema, version: FormatVersion = DEFAULT_VERSION) -> None:
-    """Reject what no catalog can hold: no columns, empty or reserved names, names that differ only in case.
+    """Reject schemas that a catalog cannot store: no columns, empty or reserved names, names that differ only in case.
 
     Raises:
-        SchemaError: One of these.
+        SchemaError: There are no columns, or a name is invalid.
     """
     if not schema.columns:
         raise SchemaError("a table needs at least one column")
@@ -580,7 +580,7 @@ def duckdb_type(data_type: DataType) -> str:
 
 
 def parse_leaf_type(text: str) -> DataType:
-    """Return the type that a text without children stands for.
+    """Return the type of a string for a type without children.
 
     >>> parse_leaf_type("int32"), parse_leaf_type("decimal(10,2)"), parse_leaf_type("timestamp_us")
     (PrimitiveType(name='int32'), DecimalType(precision=10, scale=2), PrimitiveType(name='timestamp'))
@@ -672,7 +672,7 @@ def build_schema(rows: Iterable[ColumnRow]) -> Schema:
     newest counts: DuckDB 1.3 left the old row live when it renamed a column.
 
     Raises:
-        CatalogCorruptError: A row whose parent is not there or is no container, or a container with the wrong children; two columns
+        CatalogCorruptError: A row whose parent is not there or is not a container, or a container with the wrong children; two columns
             of one name or one id; cells that cannot be.
         UnsupportedFeatureError: A type that this library does not know.
     """

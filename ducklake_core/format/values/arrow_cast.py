@@ -331,7 +331,7 @@ def cast_leaf(array: ArrowArray, data_type: DataType, *, physical: bool) -> Arro
         physical: As for :func:`cast_to`.
 
     Raises:
-        SchemaError: A value outside the type's range.
+        SchemaError: A value is outside the type's range.
         pyarrow.ArrowInvalid: A value that does not fit; the caller names the column.
     """
     target = to_arrow_type(data_type, physical=physical)

@@ -64,7 +64,7 @@ def to_text(value: object, data_type: DataType) -> str:
 
     Raises:
         SchemaError: A value of another form, or one with more digits than a decimal has.
-        UnsupportedFeatureError: variant, geometry, or a type with children.
+        UnsupportedFeatureError: The type is a variant, a geometry, or nested.
     """
     match data_type, value:
         case PrimitiveType(name="boolean"), bool():
@@ -114,7 +114,7 @@ def from_text(text: str, data_type: DataType) -> object:
 
     Raises:
         SchemaError: The text is not a value of that type.
-        UnsupportedFeatureError: variant, geometry, or a type with children.
+        UnsupportedFeatureError: The type is a variant, a geometry, or nested.
     """
     match data_type:
         case PrimitiveType(name="blob"):
@@ -162,7 +162,7 @@ def unscaled(value: Decimal, scale: int) -> int:
     -150
 
     Raises:
-        SchemaError: Not finite, or digits behind the scale.
+        SchemaError: The number is not finite, or has more digits than the scale.
     """
     # With integers, because arithmetic of Decimal rounds to the precision of its context.
     sign, digits, exponent = value.as_tuple()

@@ -58,7 +58,7 @@ def field_names(metadata: bytes) -> tuple[str, ...]:
     ('a', 'z')
 
     Raises:
-        CorruptFileError: Not the metadata of a variant.
+        CorruptFileError: The bytes are not the metadata of a variant.
     """
     if not metadata or metadata[0] & 0x0F != 1:
         raise CorruptFileError(f"{metadata[:20]!r} is not the metadata of a variant")
@@ -171,13 +171,13 @@ def object_start(ids: Sequence[int], width: int) -> bytes:
 
 
 def object_fields(value: bytes, metadata: bytes) -> dict[str, bytes] | None:
-    """Return the fields of an object, still encoded; None when the value is no object.
+    """Return the fields of an object, still encoded; None when the value is not an object.
 
     >>> object_fields(bytes.fromhex("02020100000203057800"), bytes.fromhex("1102000102") + b"za")
     {'a': b'\\x05x', 'z': b'\\x00'}
 
     Raises:
-        CorruptFileError: The value is cut off, or refers to a name that is not there.
+        CorruptFileError: The value is cut off, or refers to a missing name.
     """
     if not value or value[0] & 3 != _OBJECT:
         return None
@@ -222,7 +222,7 @@ def _end(value: bytes, start: int, limit: int, names: int, depth: int) -> int:
     """Return the end of the value that begins at ``start``.
 
     Raises:
-        CorruptFileError: It is no value, ends later than it may, or is nested too deep.
+        CorruptFileError: The value is invalid, ends later than it may, or is nested too deep.
     """
     if start >= limit or depth > _MAX_DEPTH:
         raise CorruptFileError("a variant is cut off, or too deep")
@@ -385,7 +385,7 @@ class VariantBuffer:
         """Return the variants themselves.
 
         Raises:
-            CorruptFileError: One of them is no value, or is not as long as its bytes.
+            CorruptFileError: One of them is not a value, or is not as long as its bytes.
         """
         found = self._slots(self._rows, self._starts, self._dictionaries, self._ends)
         if np.any(found.ends != self._ends):

@@ -107,7 +107,7 @@ def choose_shape(buffer: VariantBuffer, slots: Slots) -> Shape:
     """Return the shape that suits some values.
 
     Raises:
-        CorruptFileError: A value is no variant.
+        CorruptFileError: A value is not a variant.
     """
     return _Chooser(buffer).shape(slots, 0)
 
@@ -234,7 +234,7 @@ class Shredder:
         """Return ``value`` and, where the shape has one, ``typed_value``, of so many rows.
 
         Raises:
-            CorruptFileError: A value is no variant.
+            CorruptFileError: A value is not a variant.
         """
         return self._group((), slots, shape, length, 0)
 

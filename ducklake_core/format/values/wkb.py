@@ -26,7 +26,7 @@ _POINTS = {b"\x01" + (_POINT + 1000 * kind).to_bytes(4, "little"): 5 + 8 * width
 
 
 def check_geometries(array: ArrowArray) -> None:
-    """Reject binaries that are no geometries: two-dimensional ones, with Z, M or both, without a reference system.
+    """Reject binaries that are not geometries: two-dimensional ones, with Z, M or both, without a reference system.
 
     Raises:
         SchemaError: A value is not a geometry.

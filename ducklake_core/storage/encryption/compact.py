@@ -56,7 +56,7 @@ class Struct(dict[int, "tuple[int, Value]"]):
         return [item for item in value.values if isinstance(item, Struct)] if isinstance(value, Items) else []
 
     def change(self, field: int, value: int) -> None:
-        """Give an integer field that is there another value."""
+        """Change the value of an existing integer field."""
         self[field] = (self[field][0], value)
 
     def drop(self, *fields: int) -> None:

@@ -95,7 +95,7 @@ class EncryptingSink(io.RawIOBase):
         """Write the rest, after the plain file was closed.
 
         Raises:
-            CorruptFileError: What was written is no plain Parquet file.
+            CorruptFileError: The written file is not a plain Parquet file.
         """
         try:
             footer = self._plain_footer()

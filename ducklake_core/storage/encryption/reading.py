@@ -310,7 +310,7 @@ class DecryptedFooter:
 
 
 def with_length(footer: bytes, magic: bytes) -> bytes:
-    """Return a footer as it stands at the end of a file."""
+    """Return a footer with its length and magic number, as at the end of a file."""
     return b"".join((footer, len(footer).to_bytes(4, "little"), magic))
 
 
