@@ -97,6 +97,8 @@ if TYPE_CHECKING:
     from ducklake_core.maintenance.merge import MergeResult as MergeResult
     from ducklake_core.maintenance.merge import TableMerge as TableMerge
     from ducklake_core.maintenance.migrate import MigrationResult as MigrationResult
+    from ducklake_core.maintenance.moving import CopyResult as CopyResult
+    from ducklake_core.maintenance.moving import MoveResult as MoveResult
     from ducklake_core.maintenance.orphans import OrphanedFile as OrphanedFile
     from ducklake_core.maintenance.orphans import OrphansResult as OrphansResult
     from ducklake_core.maintenance.request import MaintenanceResult as MaintenanceResult
@@ -234,7 +236,9 @@ _EXPORTS = {
     "MaintenanceStep": "ducklake_core.maintenance.request",
     "Merge": "ducklake_core.merge_builder",
     "MergeResult": "ducklake_core.maintenance.merge",
+    "CopyResult": "ducklake_core.maintenance.moving",
     "MigrationResult": "ducklake_core.maintenance.migrate",
+    "MoveResult": "ducklake_core.maintenance.moving",
     "OldFile": "ducklake_core.maintenance.cleanup",
     "OneOf": "ducklake_core.conditions",
     "Options": "ducklake_core.format.options",

@@ -14,19 +14,19 @@ from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.database.failures import CallRetries, RetryPolicy
 from ducklake_core.catalog.database.url import parse_catalog_url
 from ducklake_core.catalog.reading.definitions import Macro, find_view, macros, view, views
-from ducklake_core.catalog.reading.options import ScopedOption, scoped_options
+from ducklake_core.catalog.reading.options import ScopedOption, delete_option, scoped_options, store_option
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.commit.committer import Committer
 from ducklake_core.commit.request import checked_commit_id
-from ducklake_core.errors import AlreadyExistsError, CatalogVersionError, CommitConflictError, NotFoundError, UsageError
+from ducklake_core.errors import AlreadyExistsError, CatalogError, CatalogVersionError, CommitConflictError, NotFoundError, UsageError
 from ducklake_core.format import arguments
 from ducklake_core.format.files.data_files import DataFile
-from ducklake_core.format.files.paths import check_allowed, printable
+from ducklake_core.format.files.paths import as_directory, check_allowed, printable
+from ducklake_core.format.options import check_option_scope, normalize_option, option_name
 from ducklake_core.format.state import LakeInfo, SchemaState, Snapshot, TableState
-from ducklake_core.format.types.names import join_name, split_name, storable
+from ducklake_core.format.types.names import join_name, schemas_meant, split_name, storable
 from ducklake_core.format.values.temporal import in_zone
 from ducklake_core.format.versions import migration_target, writable_version
-from ducklake_core.maintenance import lake_options
 from ducklake_core.maintenance.expire import Holds
 from ducklake_core.planning.table_info import (
     FILES,
@@ -83,8 +83,9 @@ if TYPE_CHECKING:
     from ducklake_core.maintenance.health import LakeHealth
     from ducklake_core.maintenance.merge import MergeResult
     from ducklake_core.maintenance.migrate import MigrationResult
+    from ducklake_core.maintenance.moving import CopyResult, MoveResult
     from ducklake_core.maintenance.orphans import OrphansResult
-    from ducklake_core.maintenance.request import ProgressCallback, TableRequest
+    from ducklake_core.maintenance.request import ProgressCallback, ProgressMeter, TableRequest
     from ducklake_core.maintenance.rewrite import RewriteResult
     from ducklake_core.scan import Scan
     from ducklake_core.sql.query import Query
@@ -764,11 +765,15 @@ class DuckLake:
             return scoped_options(reader, reader.latest_snapshot().id)
 
     def settings(self) -> LakeSettings:
-        """Return the settings that were fixed when the lake was created."""
+        """Return the settings of the lake. Reads the data path that the catalog stores now, which :meth:`move_data` changes."""
+        from ducklake_core.catalog.migrations.copying import stored_data_path
+
+        with self._database.read() as connection:
+            stored = stored_data_path(connection, self._database.tables)
         return LakeSettings(
             catalog_type=self._database.address.url.get_backend_name(),
             version=self._info.version,
-            data_path=self._info.data_path,
+            data_path=as_directory(stored),
             encrypted=self._info.encrypted,
             created_by=self._info.created_by,
         )
@@ -1202,8 +1207,14 @@ class DuckLake:
             NotFoundError: There is no such table or schema.
         """
         checked = arguments.option_value("value", value)
-        lake_options.set_option(self._database, self._info, name, checked, table=table, schema=schema)
-        self.table_cache.forget_options()
+        key, stored = normalize_option(name, checked)
+        check_option_scope(key, is_lake=table is None and schema is None)
+        self._change_option(
+            f"set the option {key}",
+            table,
+            schema,
+            lambda connection, *scope: store_option(connection, self._database.tables, key, stored, *scope),
+        )
 
     def unset_option(self, name: str, *, table: str | None = None, schema: str | None = None) -> bool:
         """Remove an option of the lake, a schema or a table. The option of the wider scope, or the default, is effective again.
@@ -1223,9 +1234,35 @@ class DuckLake:
             NotFoundError: There is no such table or schema.
         """
         self._database.check_writable()
-        was_set = lake_options.unset_option(self._database, self._info, name, table=table, schema=schema)
+        key = option_name(name)
+        was_set: list[bool] = []
+        self._change_option(
+            f"unset the option {key}",
+            table,
+            schema,
+            lambda connection, *scope: was_set.append(delete_option(connection, self._database.tables, key, *scope)),
+        )
+        return any(was_set)
+
+    def _change_option(self, what: str, table: str | None, schema: str | None, change: Callable[..., None]) -> None:
+        """Call a function with a connection, and kind and id of the scope, until it commits."""
+        from ducklake_core.maintenance.groups import run_write
+
+        if table is not None and schema is not None:
+            raise UsageError("table and schema cannot be combined. Pass the table as schema.table, or remove one of them")
+
+        def attempt() -> None:
+            with self._database.write() as connection:
+                reader = CatalogReader(connection, self._info, self._database.tables)
+                scope: tuple[str | None, int | None] = (None, None)
+                if table is not None:
+                    scope = "table", reader.table(*split_name(table), reader.latest_snapshot().id).id
+                elif schema is not None:
+                    scope = "schema", reader.schema(*schemas_meant(schema), snapshot_id=reader.latest_snapshot().id).id
+                change(connection, *scope)
+
+        run_write(attempt, what)
         self.table_cache.forget_options()
-        return was_set
 
     def _forget_definitions(self) -> None:
         self.table_cache.forget()
@@ -1838,6 +1875,105 @@ class DuckLake:
             self._forget_definitions()
         return result
 
+    def copy_to(
+        self,
+        catalog: str,
+        *,
+        data_path: str | None = None,
+        metadata_schema: str | None = None,
+        storage_options: Mapping[str, Mapping[str, object]] | None = None,
+        indexes: bool = True,
+        compare: Literal["catalog", "rows"] = "catalog",
+        progress: ProgressCallback | None = None,
+    ) -> CopyResult:
+        """Copy the lake to an empty catalog database of any kind: all snapshots, inlined rows, options, holds and commit ids.
+
+        Other clients may write to the lake while it is copied; the copy contains the snapshots that exist when the call starts. The copy
+        is created in one transaction: after an interruption, the target contains no lake, and the same call copies again. Copied files
+        are kept. SQLite and DuckDB files are copied to the temporary directory first.
+
+        Without ``data_path``, both catalogs refer to the same files. Then write and maintain only one of them, because each deletes files
+        that only the other one needs.
+
+        Args:
+            catalog: Address of the target, as in :meth:`create`.
+            data_path: Directory or object store prefix to copy the files to. Files outside of the lake's data path are not copied.
+                Default: the files stay where they are.
+            metadata_schema: Schema of the target for the catalog tables, as in :meth:`create`.
+            storage_options: fsspec options by protocol for ``data_path``, in addition to those of this lake.
+            indexes: Whether to create indexes, as in :meth:`create`. Default: True.
+            compare: ``catalog`` reads all copied catalog rows and inlined rows again and compares them before it commits. ``rows``
+                also reads all tables at all snapshots at which they changed from both lakes and compares their rows. Default:
+                ``catalog``.
+            progress: Callback that receives a :class:`Progress` after each batch of rows and each file. Default: none.
+
+        Returns:
+            Numbers of copied snapshots, rows and files; printing it shows them. Open the copy with :meth:`connect`.
+
+        Raises:
+            AlreadyExistsError: The target already holds a lake.
+            UnsupportedFeatureError: The target cannot store inlined rows of a table. Flush them first.
+            CatalogError: The copy differs from the lake.
+            CatalogVersionError: The catalog has an earlier version than 1.0. Migrate it first.
+            UsageError: An argument is invalid.
+        """
+        from ducklake_core.maintenance.moving import copy_lake
+        from ducklake_core.maintenance.request import ProgressMeter
+
+        arguments.check_flags(indexes=indexes)
+        if compare not in ("catalog", "rows"):
+            raise UsageError(f"compare must be 'catalog' or 'rows', not {compare!r}", parameter="compare")
+        target = Database(parse_catalog_url(catalog, metadata_schema))
+        options = StorageOptions(by_protocol={**self._storage.options.by_protocol, **_storage_options(storage_options).by_protocol})
+        storage = replace(self._storage, options=options)
+        meter = ProgressMeter(progress)
+        result = copy_lake(
+            self._database,
+            self._info,
+            storage,
+            target,
+            data_path=arguments.optional(storable, "data_path", data_path),
+            indexes=indexes,
+            progress=meter,
+        )
+        if compare == "rows":
+            info = replace(open_catalog(target), allowed_paths=self._info.allowed_paths)
+            result = replace(result, tables_compared=_compared(self, DuckLake(target, info, storage), meter))
+        target.close()
+        return result
+
+    def move_data(self, data_path: str, *, copy_files: bool = False, progress: ProgressCallback | None = None) -> MoveResult:
+        """Store another data path, after the files were moved or copied there. Relative paths of files stay as they are.
+
+        Checks first that all files of all snapshots exist in the new directory with their sizes. Absolute paths below the old data path
+        are changed; files elsewhere stay where they are. Other open lake objects and DuckDB sessions keep the old path: writes of this
+        library then fail, and DuckDB must attach the lake again.
+
+        Args:
+            data_path: New directory or object store prefix. A relative path is resolved against the working directory.
+            copy_files: Whether to copy the files first; files with the right size are kept. The old files are not deleted. Default:
+                False.
+            progress: Callback that receives a :class:`Progress` while files are listed and copied. Default: none.
+
+        Returns:
+            The paths and numbers of files; printing it shows them.
+
+        Raises:
+            NotFoundError: A file is missing in the new directory, or has another size. Nothing was changed.
+            UnsupportedFeatureError: An absolute path below the old data path contains ``..``. Nothing was changed.
+            UsageError: ``data_path`` is the present one, or one contains the other.
+        """
+        from ducklake_core.maintenance.moving import move_data
+        from ducklake_core.maintenance.request import ProgressMeter
+
+        arguments.check_flags(copy_files=copy_files)
+        given = storable("data_path", data_path)
+        meter = ProgressMeter(progress)
+        result = move_data(self._database, self._info, self._storage, given, copy_files=copy_files, progress=meter)
+        self._info = replace(self._info, data_path=result.new_path, stored_data_path=result.new_path)
+        self._forget_definitions()
+        return result
+
     def health(self, *, small_file_size: int = 16 << 20) -> LakeHealth:
         """Measure the state of the lake: small files, deleted and inlined rows, snapshots, scheduled files and faults.
 
@@ -1890,6 +2026,44 @@ class DuckLake:
         arguments.check_commit(commit, arguments.COMMIT_MESSAGE)
         meter = ProgressMeter(progress)
         return check_lake(self._database, self._info, self._storage, level=level, repair=repair, progress=meter, commit=commit)
+
+
+def _compared(lake: DuckLake, copy: DuckLake, progress: ProgressMeter) -> int:
+    """Compare the rows of every table at the snapshots of a copy at which it changed, and return the number of table states."""
+    from ducklake_core.catalog.migrations.copying import Digest
+    from ducklake_core.format.files.inlined_rows import column_values
+
+    def digest(table: Table) -> Digest:
+        found = Digest()
+        columns = list(table.schema)
+        for batch in table.scan().to_batches():
+            for row in zip(*(column_values(batch.column(place), column) for place, column in enumerate(columns)), strict=True):
+                found.add(row)
+        return found
+
+    known: dict[int, tuple[str, str]] = {}
+    snapshots, count = copy.snapshots(), 0
+    progress.begin("copy_to", "compare rows", "snapshots", len(snapshots))
+    for snapshot in snapshots:
+        with copy.reader() as reader:
+            tables = reader.table_names(snapshot.id)
+        changed = snapshot.change_set.touched_ids
+        for number, name in tables.items():
+            if known.get(number) == name and number not in changed:
+                continue
+            full = join_name(*name)
+            one, other = lake.table(full, at=snapshot.id), copy.table(full, at=snapshot.id)
+            if one.schema != other.schema or digest(one) != digest(other):
+                raise CatalogError(
+                    f"Table {full} at snapshot {snapshot.id} has other rows in the copy {copy.database.address} than in the lake. Do not "
+                    "use the copy: delete it, run lake.check(level='rows'), and copy again",
+                    table=full,
+                    snapshot_id=snapshot.id,
+                )
+            count += 1
+        known = tables
+        progress.advance()
+    return count
 
 
 def load_lake(name: str) -> DuckLake:

@@ -163,12 +163,12 @@ class TableInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LakeSettings:
-    """Settings that are fixed when a lake is created.
+    """Settings of a lake.
 
     Attributes:
         catalog_type: Kind of its catalog database: ``sqlite``, ``postgresql``, ``mysql`` or ``duckdb``.
         version: Catalog version.
-        data_path: Base of all relative paths, as stored or as overridden for this session.
+        data_path: Base of all relative paths, as the catalog stores it; ``lake.info.data_path`` is the path that the object uses.
         encrypted: Whether data files are encrypted.
         created_by: Program that created the catalog, None if unknown.
     """

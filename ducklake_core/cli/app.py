@@ -26,7 +26,15 @@ app = typer.Typer(
 
 _READING = (reading.snapshots, reading.tables, reading.files, reading.info, reading.changes, reading.query, reading.sql)
 _DATA = (data.create, data.load, data.export)
-_MAINTAINING = (*maintaining.PLANNED, maintaining.restore, maintaining.undrop, maintaining.check, maintaining.health)
+_MAINTAINING = (
+    *maintaining.PLANNED,
+    maintaining.restore,
+    maintaining.undrop,
+    maintaining.copy,
+    maintaining.move,
+    maintaining.check,
+    maintaining.health,
+)
 
 for _command in (*_READING, *_DATA, *_MAINTAINING, doctor.doctor):
     app.command(_command.__name__)(_command)

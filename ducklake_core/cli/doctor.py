@@ -20,7 +20,7 @@ from ducklake_core.catalog.database.failures import is_about_login
 from ducklake_core.cli.output import print_json, print_lines, read_or_not
 from ducklake_core.cli.session import FOUND, Json, LakeOptions, exit_with
 from ducklake_core.engines.spark.probe import ExecutorProbe, installed, probe_executor, written_and_deleted
-from ducklake_core.errors import CatalogUnavailableError, DuckLakeError
+from ducklake_core.errors import CatalogUnavailableError, DuckLakeError, NotFoundError
 from ducklake_core.format.files.paths import printable
 from ducklake_core.lake import DuckLake
 
@@ -156,7 +156,11 @@ def _storage(lake: DuckLake) -> Probe:
     if file is None:
         first = next(lake.storage.list(lake.info.data_path), None)
         return Probe(name="storage", outcome="ok", message=f"{path} can be listed" + ("" if first else ", and is empty"))
-    size = lake.storage.size(file[0])
+    try:
+        size = lake.storage.size(file[0])
+    except NotFoundError as error:
+        advice = "if the files were moved, store their directory: ducklake move NEW_PATH; otherwise run ducklake check --level footers"
+        return Probe(name="storage", outcome="failed", message=str(error), advice=advice)
     if size != file[1]:
         message = f"{printable(file[0])} has {size} bytes, but {file[1]} in the catalog"
         return Probe(name="storage", outcome="failed", message=message, advice="ducklake check --level footers")

@@ -17,6 +17,7 @@ from ducklake_core.cli.session import (
     DryRun,
     ExtraInfo,
     Json,
+    LakeOptions,
     Message,
     column_names,
     exit_with,
@@ -246,6 +247,55 @@ def undrop(
             print_json(info)
         else:
             print_lines([f"{made.name} was re-created with {counted(info.row_count, 'row')}, at snapshot {made.snapshot_id}"])
+
+
+def copy(
+    context: typer.Context,
+    *,
+    target: Annotated[str, typer.Argument(metavar="ADDRESS", help="Address of an empty catalog database, or a name in ducklake.toml.")],
+    copy_files: Annotated[
+        str | None, typer.Option("--copy-files", metavar="PATH", help="Also copy the files there; they stay where they are by default.")
+    ] = None,
+    schema: Annotated[str | None, typer.Option("--target-schema", help="Schema of the target for the catalog's tables.")] = None,
+    compare: Annotated[
+        Literal["catalog", "rows"], typer.Option("--compare", help="rows: also read and compare all rows of all snapshots.")
+    ] = "catalog",
+    as_json: Json = False,
+) -> None:
+    """Copy the lake with all snapshots to another catalog database, for example from SQLite to PostgreSQL.
+
+    Example: ducklake copy postgresql+psycopg://me@host/lake
+    """
+    options: LakeOptions = context.find_root().obj
+    spec = options.known(target)
+    with opened(context, read_only=True) as lake:
+        with progress_bar(as_json=as_json) as progress:
+            result = lake.copy_to(
+                spec.catalog,
+                data_path=copy_files,
+                metadata_schema=spec.metadata_schema if schema is None else schema,
+                storage_options=spec.storage_options,
+                compare=compare,
+                progress=progress,
+            )
+        print_report(result, as_json=as_json)
+
+
+def move(
+    context: typer.Context,
+    *,
+    data_path: Annotated[str, typer.Argument(metavar="PATH", help="Directory or object store prefix that contains the files now.")],
+    copy_files: Annotated[bool, typer.Option("--copy-files", help="Copy the files there first. The old ones are not deleted.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Store another data path, after the files were moved there. Checks first that all files exist in it.
+
+    Example: ducklake move s3://bucket/lake/
+    """
+    with opened(context, read_only=False) as lake:
+        with progress_bar(as_json=as_json) as progress:
+            result = lake.move_data(data_path, copy_files=copy_files, progress=progress)
+        print_report(result, as_json=as_json)
 
 
 def check(

@@ -67,7 +67,7 @@ class LakeOptions:
         Raises:
             UsageError: No lake is given, its name is unknown, or the options cannot be read.
         """
-        known = self._known(self.url)
+        known = self.known(self.url)
         return DuckLake.connect(
             known.catalog,
             data_path=known.data_path if self.data_path is None else self.data_path,
@@ -89,7 +89,7 @@ class LakeOptions:
         Raises:
             UsageError: No address, or an unknown name.
         """
-        known = self._known(address or self.url)
+        known = self.known(address or self.url)
         return DuckLake.create(
             known.catalog,
             data_path=data_path or self.data_path or known.data_path,
@@ -100,7 +100,8 @@ class LakeOptions:
         )
 
     @staticmethod
-    def _known(url: str | None) -> LakeSpec:
+    def known(url: str | None) -> LakeSpec:
+        """Return the settings of a lake by its address, or by its name in ``ducklake.toml``."""
         if not url:
             raise UsageError("no lake: give --lake, or set DUCKLAKE_URL, to the address of its catalog (or its name in ducklake.toml)")
         is_name = re.fullmatch(r"[\w-]+", url) is not None

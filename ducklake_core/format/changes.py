@@ -64,6 +64,11 @@ class Changes:
     rewrite_delete: tuple[int, ...] = ()
     unknown: tuple[str, ...] = ()
 
+    @property
+    def touched_ids(self) -> frozenset[int]:
+        """The ids of all schemas, tables, views and macros that existed before and were changed or dropped."""
+        return frozenset(value for kind in _KINDS for value in getattr(self, kind) if isinstance(value, int))
+
     def listing(self) -> dict[str, list[str]]:
         """Return the same as strings by the keys of DuckDB's ``snapshots()`` function, kinds without entries left out.
 

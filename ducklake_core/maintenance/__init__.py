@@ -7,5 +7,6 @@ all operations share (budgets, progress, steps), and ``groups`` runs planned gro
 ``flush`` moves inlined rows to files, ``merge`` joins small files, ``rewrite`` removes deleted rows from files, ``expire`` expires
 snapshots, ``cleanup`` deletes files that were scheduled for deletion, ``orphans`` deletes files that the catalog does not contain,
 ``checkpoint`` runs all of these, and ``migrate`` changes the version of the format. ``clustering`` measures how well files separate
-values, for ``merge`` and ``rewrite``. ``lake_options`` sets options. ``health`` and ``check`` report the state of a lake.
+values, for ``merge`` and ``rewrite``. ``moving`` copies a lake to another database or directory. ``health`` and ``check`` report the
+state of a lake.
 """

@@ -29,7 +29,7 @@ THE_LAKE = "the lake"
 T = TypeVar("T")
 
 _LISTED_AT_ONCE = 1000
-ProgressUnit: TypeAlias = Literal["files", "groups", "tables", "snapshots"]
+ProgressUnit: TypeAlias = Literal["files", "groups", "tables", "snapshots", "rows"]
 
 StepOutcome: TypeAlias = Literal["planned", "done", "skipped", "failed"]
 
@@ -330,7 +330,7 @@ class Progress:
         verb: Name of the operation.
         phase: Name of the phase.
         table: Current or last table; None if the phase concerns the whole lake.
-        unit: Unit of ``done`` and ``total``: files, groups of files (each becomes one or a few files), tables or snapshots.
+        unit: Unit of ``done`` and ``total``: files, groups of files (each becomes one or a few files), tables, snapshots or rows.
         done: Number of finished units, including failed ones.
         total: Number of units, None if unknown. It grows if a table has to be planned again.
         rows: Rows of finished units, if the catalog contains them.

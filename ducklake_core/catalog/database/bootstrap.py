@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from errno import EEXIST
@@ -18,6 +18,7 @@ from sqlalchemy import (
     Dialect,
     Select,
     String,
+    Table,
     TableClause,
     and_,
     bindparam,
@@ -29,7 +30,7 @@ from sqlalchemy import (
     or_,
     select,
 )
-from sqlalchemy.schema import CreateSchema, CreateTable
+from sqlalchemy.schema import CreateSchema, CreateTable, DropTable
 
 from ducklake_core.catalog.database import duckdb_catalog
 from ducklake_core.catalog.database.connections import Database, classify
@@ -94,15 +95,33 @@ def create_catalog(
         stored_data_path=full,
         inlined_limits=database.abilities.inlined_limits,
     )
+    fill_new_catalog(database, lambda connection, made: _insert_first_rows(connection, made, info), indexes=indexes)
+    return info
+
+
+def fill_new_catalog(
+    database: Database, fill: Callable[[Connection, Database], None], *, indexes: bool = True, inlined: Sequence[Table] = ()
+) -> None:
+    """Create the metadata tables of a new lake and fill them, in one transaction. A killed process leaves no lake.
+
+    Args:
+        database: The database of the new catalog, which follows the version of the lake.
+        fill: Inserts all rows, in a transaction on the database that it receives, which may be a draft of the file. May run again.
+        indexes: Whether to create indexes too, where they are useful; default True.
+        inlined: Tables of inlined rows and deletes to create too; default none.
+
+    Raises:
+        AlreadyExistsError: The database holds a lake already; nothing was changed.
+    """
     attempts = _CREATE_RETRIES.attempts()
     while True:
         try:
             if database.abilities.is_file and not database.exists():
                 with new_file(database) as draft:
-                    _create(draft, info, indexes=indexes)
+                    _create(draft, fill, indexes=indexes, inlined=inlined)
             else:
-                _create(database, info, indexes=indexes)
-            return info
+                _create(database, fill, indexes=indexes, inlined=inlined)
+            return
         except FileExistsError as error:
             if not attempts.again(error):
                 raise CatalogError(f"The catalog {database.address} is being created by another client. Try again") from error
@@ -139,34 +158,36 @@ def open_or_create(connect: Callable[[], Opened], create: Callable[[], Opened]) 
             return create()
 
 
-def _create(database: Database, info: LakeInfo, *, indexes: bool) -> None:
+def _create(database: Database, fill: Callable[[Connection, Database], None], *, indexes: bool, inlined: Sequence[Table] = ()) -> None:
     indexes = indexes and database.abilities.has_useful_indexes
     if database.abilities.commits_at_ddl:
         # DDL cannot be rolled back here. Empty tables do not count as a lake; the first snapshot does, and its primary key lets only one
         # creator insert it.
-        database.definitions.make_all(lambda connection: _create_missing_tables(connection, database))
+        database.definitions.make_all(lambda connection: _create_missing_tables(connection, database, inlined))
         with database.write(creating=True, patience=_CREATE_SECONDS) as connection:
-            _insert_first_rows(connection, database, info)
+            fill(connection, database)
         if indexes:
             database.definitions.make_all(lambda connection: create_indexes(connection, database.tables))
         return
     # Long patience: this waits for another creator to finish, and then finds its tables.
     with database.write(creating=True, patience=_CREATE_SECONDS) as connection:
-        _create_tables(connection, database)
-        _insert_first_rows(connection, database, info)
+        _create_tables(connection, database, inlined)
+        fill(connection, database)
         if indexes:
             create_indexes(connection, database.tables)
 
 
-def _create_tables(connection: Connection, database: Database) -> None:
+def _create_tables(connection: Connection, database: Database, inlined: Sequence[Table]) -> None:
     tables = database.tables
     _reject_second_lake(connection, database)
     if tables.schema is not None and not inspect(connection).has_schema(tables.schema):
         connection.execute(CreateSchema(tables.schema))
     tables.metadata.create_all(connection, checkfirst=False)
+    for table in inlined:
+        connection.execute(CreateTable(table))
 
 
-def _create_missing_tables(connection: Connection, database: Database) -> None:
+def _create_missing_tables(connection: Connection, database: Database, inlined: Sequence[Table]) -> None:
     tables = database.tables
     _reject_second_lake(connection, database)
     for table in tables.values():
@@ -177,6 +198,10 @@ def _create_missing_tables(connection: Connection, database: Database) -> None:
             f"the database {database.address} holds an unfinished catalog of another version ({differences[0]}): drop its tables, or name "
             "another database"
         )
+    for table in inlined:
+        # A killed copy of another lake may have left a table of this name with other columns.
+        connection.execute(DropTable(table, if_exists=True))
+        connection.execute(CreateTable(table))
 
 
 def _reject_second_lake(connection: Connection, database: Database) -> None:

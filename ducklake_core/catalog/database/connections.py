@@ -17,6 +17,8 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Dialect, Engine, event, pool
@@ -269,6 +271,27 @@ class Database:
                 connection.commit()
             except SQLAlchemyError as error:
                 raise wrapped(error, str(self.address), self.address.secrets, at_commit=True) from error
+
+    @contextmanager
+    def unblocked(self) -> Iterator[Database]:
+        """Return a database for a long read that blocks no writer: a temporary copy of a file, or the server's database itself.
+
+        Raises:
+            CatalogUnavailableError: The database cannot be reached or stays locked.
+        """
+        if not self.abilities.is_file:
+            yield self
+            return
+        with TemporaryDirectory(prefix="ducklake-") as directory:
+            path = str(Path(directory, "catalog"))
+            with self.read() as connection:
+                self._access.copy_file(connection, path)
+            copy = Database(replace(self.address, url=self.address.url.set(database=path)), read_only=True)
+            copy.follow(self.version, self.layout)
+            try:
+                yield copy
+            finally:
+                copy.close()
 
     @contextmanager
     def without_commits(self) -> Iterator[Connection]:

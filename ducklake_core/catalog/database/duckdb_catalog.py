@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from sqlalchemy import Connection, text
 from sqlalchemy.engine import URL, default
@@ -419,6 +420,20 @@ class FileConnection:
         """Open the file and start a transaction."""
         self._lease = Lease(self._path, write=self._write, patience=self._patience)
         _run(self._lease.connection, self._lease.connection.execute, "BEGIN TRANSACTION")
+
+    def copy_file(self, path: str) -> None:
+        """Copy the content of the file to a new file."""
+        create_database(path)
+        # A cursor of its own: DuckDB cannot detach a database in the transaction that used it. One statement reads one state.
+        own, name, quoted = self.inside.cursor(), f"ducklake_copy_{uuid4().hex}", path.replace("'", "''")
+        try:
+            own.execute(f"ATTACH '{quoted}' AS {name} (READ_WRITE, TYPE duckdb)")
+            try:
+                _run(own, own.execute, f"COPY FROM DATABASE {ALIAS} TO {name}")
+            finally:
+                own.execute(f"DETACH {name}")
+        finally:
+            own.close()
 
     def commit(self) -> None:
         """Commit, and release the file in any case."""

@@ -294,6 +294,9 @@ class MySQLAccess:
         statements.fetch("lease", lambda: _version_row(tables))
         _apply_settings(statements.connection, _WRITE | timeout | {"innodb_lock_wait_timeout": f"{max(LOCK_SECONDS, 1):.0f}"})
 
+    def copy_file(self, connection: Connection, path: str) -> None:
+        """Do nothing: a server has no file."""
+
     def clock(self) -> ColumnElement[Any]:
         """Return the clock of the server in UTC, independent of the time zone of the session."""
         return func.utc_timestamp(6)

@@ -110,6 +110,9 @@ class PostgresAccess:
     def take_lease(self, statements: Statements, tables: CatalogTables, lease: LeaseRequest) -> None:
         """Do nothing: without pipelines a writer would hold the lease for many round trips."""
 
+    def copy_file(self, connection: Connection, path: str) -> None:
+        """Do nothing: a server has no file."""
+
     def clock(self) -> ColumnElement[Any]:
         """Return the clock of the server, which advances within a transaction (unlike ``now()``)."""
         return func.clock_timestamp()

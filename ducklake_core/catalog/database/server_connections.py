@@ -313,5 +313,8 @@ class Access(Protocol):
     def take_lease(self, statements: Statements, tables: CatalogTables, lease: LeaseRequest) -> None:
         """Wait for the writer lease, for a commit without a pipeline."""
 
+    def copy_file(self, connection: Connection, path: str) -> None:
+        """Copy the file of the database, as an open transaction sees it, to a path without a file."""
+
     def clock(self) -> ColumnElement[Any]:
         """Return the clock of the database as a part of a statement."""

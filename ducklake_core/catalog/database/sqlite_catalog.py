@@ -233,6 +233,15 @@ class SqliteAccess:
     def take_lease(self, statements: Statements, tables: CatalogTables, lease: LeaseRequest) -> None:
         """Do nothing: the write lock of the file is the lease."""
 
+    def copy_file(self, connection: Connection, path: str) -> None:
+        """Copy the file with SQLite's backup, in one step."""
+        own: Any = connection.connection.dbapi_connection
+        target = sqlite3.connect(path)
+        try:
+            own.backup(target)
+        finally:
+            target.close()
+
     def clock(self) -> ColumnElement[Any]:
         """Return NULL: a file has no clock."""
         return null()
@@ -246,6 +255,11 @@ class DuckDBAccess(SqliteAccess):
         engine = create_engine(address.engine_url, poolclass=NullPool, hide_parameters=True, execution_options=shared_statements())
         event.listen(engine, "begin", _announce)
         return engine
+
+    def copy_file(self, connection: Connection, path: str) -> None:
+        """Copy the file with DuckDB's COPY FROM DATABASE."""
+        own: Any = connection.connection.dbapi_connection
+        own.copy_file(path)
 
 
 def _announce(connection: Connection) -> None:

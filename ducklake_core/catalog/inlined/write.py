@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Executable, TableClause, bindparam, column, func, insert, select
@@ -16,7 +16,7 @@ from ducklake_core.catalog.database.statements import Statements
 from ducklake_core.catalog.database.tables import INLINED_SYSTEM_COLUMNS, inlined_delete_name
 from ducklake_core.catalog.inlined.cells import MARK, join_variant, stored_cell
 from ducklake_core.errors import CatalogCorruptError
-from ducklake_core.format.types.data_types import BLOB, JSON, VARCHAR, DataType, ListType, MapType, PrimitiveType, StructType
+from ducklake_core.format.types.data_types import BLOB, JSON, VARCHAR, DataType, Field, ListType, MapType, PrimitiveType, StructType
 from ducklake_core.format.values.value_text import to_cast_text
 from ducklake_core.format.values.variant_encoding import is_readable_variant
 
@@ -175,31 +175,59 @@ def insert_inlined_rows(statements: Statements, database: Database, change: Inse
         CatalogCorruptError: The table does not have as many columns as the rows.
     """
     names = _stored_names(statements, database, change)
+    insert_cells(statements, database, change.table_name, change.columns, parameters_of(change, database), names)
+
+
+def insert_cells(
+    statements: Statements,
+    database: Database,
+    table_name: str,
+    columns: Sequence[Field],
+    parameters: Sequence[Mapping[str, object]],
+    names: Sequence[str],
+) -> None:
+    """Insert encoded rows into a table of inlined rows.
+
+    Args:
+        statements: Statements of the transaction.
+        database: The catalog.
+        table_name: Name of the table.
+        columns: Its columns.
+        parameters: The rows, see :func:`encoded_rows`.
+        names: Names of the columns in the physical table.
+    """
 
     def build() -> Executable:
-        table = database.tables.inlined_data(change.table_name, names)
+        table = database.tables.inlined_data(table_name, names)
         # Parameters are numbered, because a column may have a name that is not valid for a parameter.
         cells: list[ColumnElement[Any]] = [bindparam(f"p{number}", type_=NullType()) for number in range(len(table.c))]
         if database.abilities.inlined_as_is:
-            own = zip(change.columns, cells[INLINED_SYSTEM_COLUMNS:], strict=True)
+            own = zip(columns, cells[INLINED_SYSTEM_COLUMNS:], strict=True)
             cells[INLINED_SYSTEM_COLUMNS:] = [stored_cell(cell, column.type) for column, cell in own]
         return insert(table).values(dict(zip(table.c, cells, strict=True)))
 
-    parameters = parameters_of(change, database)
     size = max(1, _BATCH_VALUES // (INLINED_SYSTEM_COLUMNS + len(names)))
     for start in range(0, len(parameters), size):
-        statements.run(("inlined", change.table_name, tuple(names)), build, parameters[start : start + size])
+        statements.run(("inlined", table_name, tuple(names)), build, parameters[start : start + size])
 
 
 def parameters_of(change: InsertInlinedRows, database: Database) -> list[dict[str, object]]:
     """Return the parameters of each row, ``p0``, ``p1`` and so on, with the system columns first."""
-    encoders = [encoder(column.type, database.abilities) for column in change.columns]
-    names = [f"p{number}" for number in range(INLINED_SYSTEM_COLUMNS + len(encoders))]
-    found: list[dict[str, object]] = []
-    for row_id, row in zip(change.row_ids, change.rows.rows(), strict=True):
-        cells = (encode(value) for encode, value in zip(encoders, row, strict=True))
-        found.append(dict(zip(names, (row_id, change.begin_snapshot, None, *cells), strict=True)))
-    return found
+    rows = zip(change.row_ids, change.rows.rows(), strict=True)
+    return encoded_rows(change.columns, ((row_id, change.begin_snapshot, None, *row) for row_id, row in rows), database.abilities)
+
+
+def encoded_rows(columns: Sequence[Field], rows: Iterable[Sequence[object]], abilities: Abilities) -> list[dict[str, object]]:
+    """Return rows as parameters ``p0``, ``p1`` and so on, in the form that the database stores.
+
+    Args:
+        columns: The user's columns.
+        rows: Row id, begin snapshot and end snapshot, then the values of the columns.
+        abilities: Abilities of the database.
+    """
+    encoders = [*[_as_it_is] * INLINED_SYSTEM_COLUMNS, *(encoder(column.type, abilities) for column in columns)]
+    names = [f"p{number}" for number in range(len(encoders))]
+    return [dict(zip(names, (encode(value) for encode, value in zip(encoders, row, strict=True)), strict=True)) for row in rows]
 
 
 def _stored_names(statements: Statements, database: Database, change: InsertInlinedRows) -> Sequence[str]:

@@ -21,8 +21,16 @@ from sqlalchemy import Connection, MetaData, Table, func, select, update
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.database.tables import PREFIX, CatalogTables, metadata_tables
 from ducklake_core.catalog.database.versions import Layout, read_layout
-from ducklake_core.catalog.migrations.ddl import LockTables
-from ducklake_core.catalog.migrations.steps import AddColumn, CreateTable, RenameInlinedColumn, Step, counted_files, run_step, steps_between
+from ducklake_core.catalog.migrations.steps import (
+    AddColumn,
+    CreateTable,
+    LockTables,
+    RenameInlinedColumn,
+    Step,
+    counted_files,
+    run_step,
+    steps_between,
+)
 from ducklake_core.errors import CatalogCorruptError, CatalogUnavailableError, CatalogVersionError, UnsupportedFeatureError
 from ducklake_core.format.state import LakeInfo
 from ducklake_core.format.versions import V1_0, FormatVersion, interrupted_migration, interrupted_name

@@ -9,7 +9,7 @@ its rows were changed in the same transaction, so all DDL comes before the chang
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias, assert_never
@@ -43,7 +43,10 @@ from sqlalchemy import (
 )
 from sqlalchemy import column as sql_column
 from sqlalchemy.dialects.postgresql import JSON, REAL
+from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.schema import CreateTable as CreateTableStatement
+from sqlalchemy.schema import ExecutableDDLElement
+from sqlalchemy.sql.compiler import DDLCompiler
 from sqlalchemy.types import TypeEngine
 
 from ducklake_core.catalog.database.abilities import Abilities
@@ -63,11 +66,6 @@ from ducklake_core.catalog.database.versions import (
 )
 from ducklake_core.catalog.inlined.ddl import physical_table
 from ducklake_core.catalog.inlined.rows import TableVersions
-from ducklake_core.catalog.migrations.ddl import AddColumn as AddColumnStatement
-from ducklake_core.catalog.migrations.ddl import ChangeType, DropColumn
-from ducklake_core.catalog.migrations.ddl import DropColumn as DropColumnStatement
-from ducklake_core.catalog.migrations.ddl import RenameColumn as RenameColumnStatement
-from ducklake_core.catalog.migrations.ddl import RenameTable as RenameTableStatement
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.catalog.writing.head import chunks, conditions_of
 from ducklake_core.errors import DuckLakeError, UnsupportedFeatureError
@@ -82,6 +80,97 @@ from ducklake_core.format.versions import V1_0, V1_1, FormatVersion, InlinedColu
 
 _ROWS_PER_FETCH = 2000
 _DEFAULTS = ("initial_default", "default_value", "default_value_type", "default_value_dialect")
+
+
+# ALTER TABLE as SQLAlchemy statements. Tables are altered in place, so their grants and indexes stay.
+class AddColumnStatement(ExecutableDDLElement):
+    """Append a column, NULL in every row."""
+
+    def __init__(self, table: Table, column: Column[Any]) -> None:
+        self.table = table
+        self.column = column
+
+
+class DropColumnStatement(ExecutableDDLElement):
+    """Remove a column."""
+
+    def __init__(self, table: Table, name: str) -> None:
+        self.table = table
+        self.name = name
+
+
+class ChangeTypeStatement(ExecutableDDLElement):
+    """Change the type of a column, with an expression that converts its values. PostgreSQL only."""
+
+    def __init__(self, table: Table, column: Column[Any], value: ColumnElement[Any]) -> None:
+        self.table = table
+        self.column = column
+        self.value = value
+
+
+class RenameTableStatement(ExecutableDDLElement):
+    """Rename a table."""
+
+    def __init__(self, table: Table, name: str) -> None:
+        self.table = table
+        self.name = name
+
+
+class RenameColumnStatement(ExecutableDDLElement):
+    """Rename a column."""
+
+    def __init__(self, table: Table, former: str, name: str) -> None:
+        self.table = table
+        self.former = former
+        self.name = name
+
+
+class LockTables(ExecutableDDLElement):
+    """Lock tables against reads and writes of other clients until the transaction ends. PostgreSQL only."""
+
+    def __init__(self, tables: Sequence[Table]) -> None:
+        self.tables = tables
+
+
+@compiles(AddColumnStatement)
+def _add_column(element: AddColumnStatement, compiler: DDLCompiler, **_: Any) -> str:
+    prepare = compiler.preparer
+    kind = compiler.dialect.type_compiler_instance.process(element.column.type)
+    return f"ALTER TABLE {prepare.format_table(element.table)} ADD COLUMN {prepare.quote(element.column.name)} {kind}"
+
+
+@compiles(DropColumnStatement)
+def _drop_column(element: DropColumnStatement, compiler: DDLCompiler, **_: Any) -> str:
+    prepare = compiler.preparer
+    return f"ALTER TABLE {prepare.format_table(element.table)} DROP COLUMN {prepare.quote(element.name)}"
+
+
+@compiles(ChangeTypeStatement)
+def _change_type(element: ChangeTypeStatement, compiler: DDLCompiler, **_: Any) -> str:
+    prepare = compiler.preparer
+    kind = compiler.dialect.type_compiler_instance.process(element.column.type)
+    value = compiler.sql_compiler.process(element.value, literal_binds=True)
+    name = prepare.quote(element.column.name)
+    return f"ALTER TABLE {prepare.format_table(element.table)} ALTER COLUMN {name} TYPE {kind} USING {value}"
+
+
+@compiles(RenameTableStatement)
+def _rename_table(element: RenameTableStatement, compiler: DDLCompiler, **_: Any) -> str:
+    prepare = compiler.preparer
+    return f"ALTER TABLE {prepare.format_table(element.table)} RENAME TO {prepare.quote(element.name)}"
+
+
+@compiles(RenameColumnStatement)
+def _rename_column(element: RenameColumnStatement, compiler: DDLCompiler, **_: Any) -> str:
+    prepare = compiler.preparer
+    table = prepare.format_table(element.table)
+    return f"ALTER TABLE {table} RENAME COLUMN {prepare.quote(element.former)} TO {prepare.quote(element.name)}"
+
+
+@compiles(LockTables)
+def _lock_tables(element: LockTables, compiler: DDLCompiler, **_: Any) -> str:
+    names = ", ".join(compiler.preparer.format_table(table) for table in element.tables)
+    return f"LOCK TABLE {names} IN ACCESS EXCLUSIVE MODE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +265,7 @@ def change_inlined_type(connection: Connection, schema: str | None, step: Change
     """
     table = Table(step.table_name, MetaData(schema=schema))
     connection.execute(select(func.set_config("DateStyle", "ISO", True), func.set_config("TimeZone", "UTC", True)))
-    connection.execute(ChangeType(table, Column(step.column, _TYPES[step.to]), _converted(sql_column(step.column), step.to)))
+    connection.execute(ChangeTypeStatement(table, Column(step.column, _TYPES[step.to]), _converted(sql_column(step.column), step.to)))
 
 
 def _replacement(there: TypeEngine[Any], wanted: TypeEngine[Any]) -> str | None:
@@ -257,7 +346,7 @@ def _replace_nan_count(connection: Connection, bounds: Table) -> None:
     files: dict[tuple[int, int], list[int]] = defaultdict(list)
     for table_id, column_id, file_id in connection.execute(names.where(count > 0, bounds.c.contains_nan.is_not(true()))):
         files[table_id, column_id].append(file_id)
-    connection.execute(DropColumn(bounds, NAN_COUNT))
+    connection.execute(DropColumnStatement(bounds, NAN_COUNT))
     for (table_id, column_id), ids in files.items():
         same = (bounds.c.table_id == table_id, bounds.c.column_id == column_id)
         for some in conditions_of(bounds.c.data_file_id, ids):
@@ -267,7 +356,7 @@ def _replace_nan_count(connection: Connection, bounds: Table) -> None:
 def _replace_schema_snapshot(connection: Connection, table: Table, stored: Mapping[str, Table]) -> None:
     registered = stored[_INLINED]
     found = connection.execute(select(registered.c.table_id, registered.c.table_name, schema_version_of(stored).label("version"))).all()
-    connection.execute(DropColumn(table, SCHEMA_SNAPSHOT))
+    connection.execute(DropColumnStatement(table, SCHEMA_SNAPSHOT))
     for row in found:
         same = (table.c.table_id == row.table_id, table.c.table_name == row.table_name)
         connection.execute(update(table).where(*same).values(schema_version=row.version))

@@ -691,6 +691,14 @@ def _full(info: LakeInfo, row: Any) -> str:
     return paths.join(base, row.path, row.path_is_relative is not False)
 
 
+def every_file(connection: Connection, tables: CatalogTables, info: LakeInfo) -> Iterator[tuple[str, int | None]]:
+    """Yield full path and size in bytes of all data files and delete files, ended or not; a file that several rows name may repeat."""
+    for name in ("data_file", "delete_file"):
+        for row in complete_rows(connection, _paths_query(tables, name).add_columns(tables[name].c.file_size_bytes), _NAMES[name]):
+            _file_name(row.path, name)
+            yield _full(info, row), row.file_size_bytes
+
+
 def every_file_name(connection: Connection, tables: CatalogTables) -> Iterator[str]:
     """Return the last part of every path in the catalog: data files and delete files, ended or not, and scheduled files."""
     for name, what in _NAMES.items():

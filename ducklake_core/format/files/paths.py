@@ -291,6 +291,35 @@ def is_inside(base: str, path: str) -> bool:
     return all(part not in ("", ".", "..") for part in parts[:-1]) and parts[-1] not in (".", "..")
 
 
+def moved_path(path: str, old: str, new: str) -> str:
+    """Return the absolute path of a file after a data path was moved; a path elsewhere stays as it is.
+
+    >>> moved_path("/old/main/t/x.parquet", "/old/", "/new/"), moved_path("/elsewhere/x.parquet", "/old/", "/new/")
+    ('/new/main/t/x.parquet', '/elsewhere/x.parquet')
+    >>> moved_path("s3a://b/old/x.parquet", "s3://b/old/", "/new/")
+    '/new/x.parquet'
+
+    Args:
+        path: Absolute path.
+        old: The former data path, with a trailing slash.
+        new: The new data path, with a trailing slash.
+
+    Raises:
+        UnsupportedFeatureError: The path is below the former data path, but contains ``..`` or doubled slashes.
+    """
+    for base in spellings(old):
+        rest, inside = relative_to(base, path)
+        if inside:
+            return new + rest
+    if is_below(path, old):
+        raise UnsupportedFeatureError(
+            f"File {printable(path)} is below the data path {printable(old)}, but its path cannot be moved because it contains '..' or "
+            "doubled slashes. Rewrite the file with lake.rewrite_data_files(), or add it under another path",
+            path=printable(path),
+        )
+    return path
+
+
 def canonical_protocol(protocol: str) -> str:
     """Return the canonical protocol of all spellings of a store's protocol.
 

@@ -293,7 +293,7 @@ CODES: dict[str, Code] = {
     ),
     "foreign-file": Code("notice", "a file of another program is below the data path", "move it, or ignore the finding"),
     # Footers
-    "file-missing": Code("error", "a file of the catalog is missing", _LOST),
+    "file-missing": Code("error", "a file of the catalog is missing", f"if all files were moved, use lake.move_data(); if not, {_LOST}"),
     "file-unreachable": Code("error", "a file cannot be read from the store", "check the store, the permissions and the credentials"),
     "file-size": Code("error", "the size of a file differs from the catalog", _LOST),
     "footer-unreadable": Code("error", "the footer of a file cannot be read", _LOST),

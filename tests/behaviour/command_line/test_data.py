@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from ducklake_core import DuckLake
 from ducklake_core.cli.app import app
-from ducklake_core.cli.session import FAILED, USAGE
+from ducklake_core.cli.session import FAILED, FOUND, USAGE
 from tests.support.command import Run, answer, lines
 
 
@@ -176,6 +176,19 @@ def test_undrop(lake: DuckLake, run: Run) -> None:
     assert lake.snapshot().message == "why"
     assert answer(run("undrop t --at 1 --json"))["row_count"] == 150
     assert "no table" in run("undrop nope", code=FAILED).stderr
+
+
+def test_copy_and_move(lake: DuckLake, run: Run, tmp_path: Path) -> None:
+    target = f"duckdb:///{tmp_path / 'copy.ducklake'}"
+    assert "copied 5 snapshots to duckdb:" in run(f"copy {target} --copy-files {tmp_path / 'copies'} --compare rows").stdout
+    assert "already holds a lake" in run(f"copy {target}", code=FAILED).stderr
+    assert answer(run(f"copy sqlite:///{tmp_path / 'same.sqlite'} --json"))["snapshots"] == 5
+    Path(lake.info.data_path).rename(tmp_path / "moved")
+    doctor = run("doctor --no-write", code=FOUND).stdout
+    assert "ducklake move NEW_PATH" in doctor
+    assert "4 files checked" in run(f"move {tmp_path / 'moved'}").stdout
+    assert "ok       storage" in run("doctor --no-write").stdout
+    assert answer(run("move nowhere --json", code=FAILED))["code"] == "not-found"
 
 
 def test_sort_keys_have_directions(lake: DuckLake, run: Run) -> None:
