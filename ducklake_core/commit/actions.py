@@ -514,6 +514,23 @@ class EndInlined:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MergedDeletes:
+    """What deleted rows of a source of a merge. It leaves the catalog with the source.
+
+    Attributes:
+        data_file_id: The source.
+        live: Ids of its live delete files when it was read.
+        replaced: (delete_file_id, path relative to the data path or absolute, path_is_relative) of each of its delete files.
+        has_inlined_deletes: Whether it has inlined deletes.
+    """
+
+    data_file_id: int
+    live: frozenset[int]
+    replaced: tuple[tuple[int, str, bool], ...]
+    has_inlined_deletes: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MergedFile:
     """Source data files and the one file that replaces them.
 
@@ -525,6 +542,8 @@ class MergedFile:
         partial_max: Highest snapshot id among the rows.
         partition_id: Spec of the sources.
         shared: Ids of the sources whose files other catalog rows name too, so that they are not scheduled for deletion.
+        deleted: The sources that have deleted rows.
+        deletes: Delete file of the output; None when none of its rows is deleted.
     """
 
     sources: tuple[tuple[int, str, bool], ...]
@@ -534,6 +553,8 @@ class MergedFile:
     partial_max: int
     partition_id: int | None
     shared: frozenset[int] = frozenset()
+    deleted: tuple[MergedDeletes, ...] = ()
+    deletes: CumulativeDeletes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -472,7 +472,7 @@ def _files(action: Action) -> Iterable[WrittenFile | StagedDeleteFile | Cumulati
         case AddDeleteFiles(files=deletes):
             return deletes
         case MergeFiles(merges=merges):
-            return [merge.output for merge in merges]
+            return [*(merge.output for merge in merges), *(merge.deletes for merge in merges if merge.deletes is not None)]
         case FlushInlined(files=flushed, gathered=gathered):
             return [
                 *(file.output for file in flushed),

@@ -693,7 +693,10 @@ def end_inlined(builder: SnapshotBuilder, action: EndInlined) -> None:
 
 
 def merge_files(builder: SnapshotBuilder, action: MergeFiles) -> None:
-    """Replace data files by merged ones. Sources leave the catalog; those that no other row names are scheduled for deletion."""
+    """Replace data files by merged ones. Sources leave the catalog with their deletes.
+
+    Their delete files, and those data files that no other row names, are scheduled for deletion.
+    """
     for merge in action.merges:
         sources = [file_id for file_id, _, _ in merge.sources]
         builder.forgotten_files += sources
@@ -711,6 +714,14 @@ def merge_files(builder: SnapshotBuilder, action: MergeFiles) -> None:
             partial_max=merge.partial_max,
         )
         insert_file(builder, merge.output, file_id, action.table_id, row)
+        if merge.deletes is not None:
+            _insert_deletes(builder, merge.deletes, file_id, action.table_id, None)
+        for deletes in merge.deleted:
+            for delete_file_id, path, is_relative in deletes.replaced:
+                builder.insert("files_scheduled_for_deletion", **scheduled_row(delete_file_id, path, is_relative, builder.head.now))
+    held = tuple(one.data_file_id for merge in action.merges for one in merge.deleted if one.has_inlined_deletes)
+    if held:
+        builder.endings.append(RemoveInlinedDeletes(table_id=action.table_id, file_ids=held, until=builder.head.snapshot.id))
     if action.merges:
         log_moving(builder, "merge_adjacent", action.table_id)
 

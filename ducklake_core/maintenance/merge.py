@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate, groupby, pairwise
 from typing import TypeAlias
 
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.reading.files import data_files
-from ducklake_core.catalog.reading.maintenance import SchemaVersions, files_with_deletes, named_files, schema_at, schema_versions
+from ducklake_core.catalog.reading.maintenance import (
+    SchemaVersions,
+    delete_files_of,
+    inlined_deletes_of,
+    named_files,
+    oldest_snapshot_id,
+    schema_at,
+    schema_versions,
+)
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.catalog.writing.expiry import named_elsewhere
-from ducklake_core.commit.actions import MergedFile, MergeFiles
+from ducklake_core.commit.actions import MergedDeletes, MergedFile, MergeFiles
 from ducklake_core.commit.registration import registered
-from ducklake_core.engines.arrow.compaction import MergeTask, merge_files
+from ducklake_core.engines.arrow.compaction import MergedRows, MergeTask, merge_files
 from ducklake_core.engines.arrow.write_state import WriteState
 from ducklake_core.errors import UnsupportedFeatureError, UsageError
 from ducklake_core.format.arguments import optional, whole_number
 from ducklake_core.format.files import paths
-from ducklake_core.format.files.data_files import DataFile, WrittenFile
+from ducklake_core.format.files.data_files import DataFile, DeleteFile, DeleteHistory, deleted_count
 from ducklake_core.format.options import Options
 from ducklake_core.format.state import LakeInfo, Snapshot, TableState
 from ducklake_core.format.types.data_types import Field
@@ -68,6 +76,12 @@ TOGETHER_BYTES = 64 << 20
 """Maximum bytes of files of several tables that are merged in one commit."""
 _TOGETHER_TABLES = 256
 """Maximum number of tables of one commit. Each takes about 10 ms, regardless of its size."""
+
+_CHEAP_BYTES = 8 << 20
+"""Size up to which a file is merged whatever the sizes of the others."""
+_MAX_RATIO = 2
+"""Maximum size of a larger file, as a multiple of the sizes of all smaller ones together."""
+_TOO_LARGE = "more than twice as large as all smaller files together"
 
 RowKey: TypeAlias = tuple[int, bool, int, int]
 _Kind: TypeAlias = tuple[int | None, int | None, tuple[tuple[int, str | None], ...]]
@@ -195,7 +209,14 @@ def merge_adjacent_files(
 ) -> MergeResult:
     """Plan the merge, and run it unless it is a dry run; see ``DuckLake.merge_adjacent_files`` for the parameters."""
     bounds = limits or MergeLimits()
-    found = plan_tables(database, info, request, lambda reader, state, base: plan_table(reader, state, base, bounds))
+    oldest: dict[int, int] = {}
+
+    def plan(reader: CatalogReader, table: TableState, base: Snapshot) -> TableMergePlan:
+        if base.id not in oldest:
+            oldest[base.id] = oldest_snapshot_id(reader)
+        return plan_table(reader, table, base, bounds, oldest[base.id])
+
+    found = plan_tables(database, info, request, plan)
     if bounds.cluster_by and len(found.plans) == 1 and isinstance(found.plans[0], FailedTable):
         # The error concerns the only requested table, and may be about its columns.
         raise found.plans[0].error
@@ -270,7 +291,7 @@ def _planned(plan: TableMergePlan) -> TableMerge:
     )
 
 
-def _merged(plan: TableMergePlan, carried: CarriedOut[WrittenFile]) -> TableMerge:
+def _merged(plan: TableMergePlan, carried: CarriedOut[MergedRows]) -> TableMerge:
     """Return the result of the plan of a table."""
     done = [(plan.groups[number], file) for number, file in sorted(carried.done.items())]
     begun = plan.without_time_for(carried.late)
@@ -282,7 +303,7 @@ def _merged(plan: TableMergePlan, carried: CarriedOut[WrittenFile]) -> TableMerg
         files_merged=sum(len(group.files) for group, _ in done),
         files_created=len(done),
         bytes_read=sum(group.bytes for group, _ in done),
-        bytes_written=sum(file.file_size_bytes for _, file in done),
+        bytes_written=sum(size for _, file in done for _, size in file.made()),
         snapshot=carried.snapshots[-1] if carried.snapshots else None,
         snapshots=carried.snapshots,
         failures=tuple(single if carried.rejection is None else [*single, str(carried.rejection)]),
@@ -319,9 +340,10 @@ class _Merger:
             table = name_of(plans[place].table)
             self.request.progress.advance(rows=group.record_count, size=group.bytes, work=group.bytes, table=table)
 
-        def clean(kept: Sequence[WrittenFile]) -> None:
+        def clean(kept: Sequence[MergedRows]) -> None:
+            keep = [path for one in kept for path, _ in one.made()]
             for plan in plans:
-                sweep(self.storage, plan.table.path, write_id, named=self._named, keep=[file.path for file in kept])
+                sweep(self.storage, plan.table.path, write_id, named=self._named, keep=keep)
 
         work = TableWork(
             work=merge_files,
@@ -357,18 +379,20 @@ class _Merger:
             consecutive=group.consecutive,
             snapshot_id=plan.base.id,
             cluster_by=group.cluster_by,
+            histories=tuple(plan.histories[file.id] for file in group.files if file.id in plan.histories),
+            oldest_snapshot=plan.oldest_snapshot,
         )
 
     def _named(self, files: Sequence[str]) -> frozenset[str]:
         with self.database.read() as connection:
             return named_files(CatalogReader(connection, self.info, self.database.tables), files)
 
-    def _commit(self, plans: Sequence[TableMergePlan], done: Sequence[tuple[int, MergeGroup, WrittenFile]]) -> Snapshot:
+    def _commit(self, plans: Sequence[TableMergePlan], done: Sequence[tuple[int, MergeGroup, MergedRows]]) -> Snapshot:
         try:
             # The names of all files are read once, not for each commit.
             shared = self.shared | _shared(self.database, self.info, [group for _, group, _ in done], after=plans[0].base.id)
         except BaseException as error:
-            made = [plans[place].table.path + file.path for place, _, file in done]
+            made = [plans[place].table.path + path for place, _, file in done for path, _ in file.made()]
             discard_made(self.storage, made, error, tables=len({place for place, _, _ in done}))
             raise
         changes = [
@@ -381,29 +405,39 @@ class _Merger:
         )
         return commit_together(self.database, self.info, self.storage, changes, message=message)
 
-    def _change(self, plan: TableMergePlan, done: Sequence[tuple[MergeGroup, WrittenFile]], shared: frozenset[int]) -> Change:
+    def _change(self, plan: TableMergePlan, done: Sequence[tuple[MergeGroup, MergedRows]], shared: frozenset[int]) -> Change:
         table = plan.table
         sources = sum(len(group.files) for group, _ in done)
-        merges = tuple(self._merge(group, file, shared) for group, file in done)
+        merges = tuple(self._merge(plan, group, file, shared) for group, file in done)
         return Change(
             table=table,
             base=plan.base,
             action=MergeFiles(table_id=table.id, schema=table.schema, merges=merges),
             message=f"{_OPERATION}: {counted(sources, 'file')} of {name_of(table)} into {len(done):,}",
             commit=self.request.commit,
-            files=tuple((table.path + file.path, file.file_size_bytes) for _, file in done),
+            files=tuple((table.path + path, size) for _, file in done for path, size in file.made()),
         )
 
-    def _merge(self, group: MergeGroup, output: WrittenFile, shared: frozenset[int]) -> MergedFile:
+    def _merge(self, plan: TableMergePlan, group: MergeGroup, made: MergedRows, shared: frozenset[int]) -> MergedFile:
         return MergedFile(
             sources=tuple((file.id, *paths.relative_to(self.info.data_path, file.path)) for file in group.files),
-            output=output,
-            row_id_start=None if output.row_ids_embedded else group.files[0].row_id_start,
+            output=made.file,
+            row_id_start=None if made.file.row_ids_embedded else group.files[0].row_id_start,
             begin_snapshot=group.begin_snapshot,
             partial_max=group.partial_max,
             partition_id=group.partition_id,
             # A file that other catalog rows contain ends here, but must not be scheduled for deletion.
             shared=shared.intersection(file.id for file in group.files),
+            deleted=tuple(self._deletes(file, plan.histories[file.id]) for file in group.files if file.id in plan.histories),
+            deletes=made.deletes,
+        )
+
+    def _deletes(self, file: DataFile, history: DeleteHistory) -> MergedDeletes:
+        return MergedDeletes(
+            data_file_id=file.id,
+            live=frozenset(one.id for one in file.delete_files),
+            replaced=tuple((one.id, *paths.relative_to(self.info.data_path, one.path)) for one in history.file.delete_files),
+            has_inlined_deletes=bool(history.inlined),
         )
 
 
@@ -422,6 +456,11 @@ class MergeLimits:
     min_file_size: int | None = None
     max_file_size: int | None = None
     cluster_by: tuple[str, ...] = ()
+
+    @property
+    def takes_all(self) -> bool:
+        """Return whether the caller chooses the files, so that their sizes do not matter otherwise."""
+        return self.min_file_size is not None or self.max_file_size is not None or bool(self.cluster_by)
 
     def __post_init__(self) -> None:
         optional(partial(whole_number, least=1), "max_compacted_files", self.max_compacted_files)
@@ -490,6 +529,8 @@ class TableMergePlan:
         groups: Files to merge; empty if there is nothing to do.
         skipped: Reason for skipping the whole table, None if it is not skipped.
         left: Number of skipped live files, by reason.
+        histories: Deletes of the sources that have any, by the id of the data file.
+        oldest_snapshot: Id of the oldest snapshot.
     """
 
     table: TableState
@@ -497,6 +538,8 @@ class TableMergePlan:
     groups: tuple[MergeGroup, ...] = ()
     skipped: str | None = None
     left: tuple[tuple[str, int], ...] = ()
+    histories: Mapping[int, DeleteHistory] = field(default_factory=dict)
+    oldest_snapshot: int = 0
 
     @property
     def bytes(self) -> int:
@@ -529,10 +572,11 @@ def within_budget(plan: TableMergePlan, meter: BudgetMeter) -> TableMergePlan:
     return replace(plan, groups=tuple(kept), left=also_left(plan.left, beyond)) if beyond else plan
 
 
-def plan_table(reader: CatalogReader, table: TableState, base: Snapshot, limits: MergeLimits) -> TableMergePlan:
+def plan_table(reader: CatalogReader, table: TableState, base: Snapshot, limits: MergeLimits, oldest: int) -> TableMergePlan:
     """Plan the merge of one table from the catalog. Opens no file.
 
-    Files that have, or ever had, deletes are skipped, as in DuckDB, because a merge discards the history of its sources.
+    DuckDB skips files that have, or ever had, deletes, because its merge discards the history of the sources. Here the new file keeps
+    the deleted rows that a snapshot still shows, and a delete file hides them.
 
     Raises:
         NotFoundError: A column to cluster by does not exist.
@@ -543,20 +587,25 @@ def plan_table(reader: CatalogReader, table: TableState, base: Snapshot, limits:
     skipped = _obstacle(table, options, clusters=bool(columns))
     if skipped is not None:
         return TableMergePlan(table=table, base=base, skipped=skipped)
-    deleted = files_with_deletes(reader, table.id)
+    deletes = delete_files_of(reader, table)
     left: dict[str, int] = {}
     candidates: list[DataFile] = []
     bounds: dict[int, Statistics] = {}
     reach = Reach(reader.info, table)
     for file, statistics in data_files(reader, table, statistics_for=frozenset(column.id for column in columns)):
         bounds[file.id] = statistics
-        reason = _left_alone(file, file.id in deleted, options.target_file_size, limits) or reach.obstacle(file)
+        reason = _left_alone(file, deletes.get(file.id, ()), options, limits) or reach.obstacle(file)
         if reason is None:
             candidates.append(file)
         else:
             left[reason] = left.get(reason, 0) + 1
     planner = _Grouping(reader, table, schema_versions(reader, table.id))
-    runs = [run for group in planner.grouped(candidates) for run in _runs(group, options.target_file_size)]
+    runs: list[list[DataFile]] = []
+    for group in planner.grouped(candidates):
+        worthwhile = group if limits.takes_all or len(group) == 1 else _worthwhile(group)
+        if len(worthwhile) < len(group):
+            left[_TOO_LARGE] = left.get(_TOO_LARGE, 0) + len(group) - len(worthwhile)
+        runs += _runs(worthwhile, options.target_file_size)
     merges = [run for run in runs if len(run) > 1]
     alone = len(runs) - len(merges)
     if alone:
@@ -565,7 +614,33 @@ def plan_table(reader: CatalogReader, table: TableState, base: Snapshot, limits:
     if over:
         left["beyond max_compacted_files"] = sum(len(run) for run in over)
     groups = tuple(_clustered(planner.group(run), columns, bounds, options) for run in merges[: len(merges) - len(over)])
-    return TableMergePlan(table=table, base=base, groups=groups, left=tuple(sorted(left.items())))
+    sources = [file for group in groups for file in group.files if file.id in deletes or file.inlined_deletes]
+    inlined = inlined_deletes_of(reader, table) if any(file.inlined_deletes for file in sources) else {}
+    return TableMergePlan(
+        table=table,
+        base=base,
+        groups=groups,
+        left=tuple(sorted(left.items())),
+        histories={file.id: _history(file, deletes.get(file.id, ()), inlined.get(file.id, ())) for file in sources},
+        oldest_snapshot=oldest,
+    )
+
+
+def _history(file: DataFile, delete_files: Sequence[DeleteFile], inlined: Sequence[tuple[int, int]]) -> DeleteHistory:
+    return DeleteHistory(file=replace(file, delete_files=tuple(delete_files)), inlined=tuple(sorted(inlined)))
+
+
+def _worthwhile(files: Sequence[DataFile]) -> list[DataFile]:
+    """Return the files without those that are much larger than all smaller ones together.
+
+    So a large file is not written again each night for a few new rows: its size at least grows by half each time.
+    """
+    most, smaller = 0, 0
+    for size in sorted(file.file_size_bytes for file in files):
+        if size <= max(_CHEAP_BYTES, _MAX_RATIO * smaller):
+            most = size
+        smaller += size
+    return [file for file in files if file.file_size_bytes <= most]
 
 
 def _clustered(group: MergeGroup, columns: Sequence[Field], bounds: Mapping[int, Statistics], options: Options) -> MergeGroup:
@@ -587,15 +662,19 @@ def _obstacle(table: TableState, options: Options, *, clusters: bool) -> str | N
     return None
 
 
-def _left_alone(file: DataFile, ever_deleted: bool, target: int, limits: MergeLimits) -> str | None:
-    if file.file_size_bytes >= target:
+def _left_alone(file: DataFile, delete_files: Sequence[DeleteFile], options: Options, limits: MergeLimits) -> str | None:
+    if file.file_size_bytes >= options.target_file_size:
         return "already of the target size"
     if limits.max_file_size is not None and file.file_size_bytes >= limits.max_file_size:
         return "not smaller than max_file_size"
     if limits.min_file_size is not None and file.file_size_bytes < limits.min_file_size:
         return "smaller than min_file_size"
-    if ever_deleted or file.delete_files or file.inlined_deletes:
-        return "it has deleted rows"
+    if any(one.committed_at is not None for one in delete_files):
+        return "it has a delete file with a wrong snapshot"
+    deleted, threshold = deleted_count(file), options.rewrite_delete_threshold
+    if deleted and deleted >= threshold * file.record_count:
+        # Rewriting drops its deleted rows. So each merged file has a row.
+        return f"at least {threshold:.0%} of its rows are deleted"
     if file.mapping_id is not None:
         return "it has no field ids"
     return None

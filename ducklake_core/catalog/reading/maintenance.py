@@ -289,12 +289,29 @@ def schema_at(reader: CatalogReader, table: TableState, snapshot_id: int) -> Sch
     return build_schema(dict.fromkeys(rows))
 
 
-def files_with_deletes(reader: CatalogReader, table_id: int) -> set[int]:
-    """Return the ids of the data files of a table with a delete file in the catalog, live or ended."""
+def delete_files_of(reader: CatalogReader, table: TableState, file_ids: Collection[int] | None = None) -> dict[int, list[DeleteFile]]:
+    """Return every delete file of data files of a table, live or ended, by the id of the data file.
+
+    Args:
+        reader: Reader of the catalog.
+        table: State of the table.
+        file_ids: Ids of the data files; None for all.
+    """
     deletes = reader.catalog["delete_file"]
-    query = select(deletes.c.table_id, deletes.c.data_file_id).distinct()
-    rows = reader.rows_of_table(("files with deletes",), lambda among: query.where(among(deletes.c.table_id)), table_id)
-    return {row.data_file_id for row in rows}
+    every = select(deletes, committed_at(reader.catalog, deletes))
+    # A reader of many tables reads all rows once, so its statement must not depend on the files of one table.
+    some = every if reader.holds_many or file_ids is None else every.where(is_in(deletes.c.data_file_id, sorted(file_ids)))
+    rows = reader.rows_of_table(("every delete file",), lambda among: some.where(among(deletes.c.table_id)), table.id)
+    found: dict[int, list[DeleteFile]] = {}
+    for row in sorted(rows, key=lambda row: row.delete_file_id):
+        found.setdefault(row.data_file_id, []).append(delete_file_of(row, table, reader.info.encrypted))
+    return found
+
+
+def oldest_snapshot_id(reader: CatalogReader) -> int:
+    """Return the id of the oldest snapshot that has not expired."""
+    snapshot = reader.catalog["snapshot"]
+    return int(reader.connection.execute(select(func.min(snapshot.c.snapshot_id))).scalar_one())
 
 
 def clustered_snapshots(reader: CatalogReader, snapshot_ids: Collection[int], column_ids: Sequence[int]) -> frozenset[int]:
@@ -372,20 +389,10 @@ def delete_histories(
     """
     if not file_ids:
         return []
-    ids, wanted = sorted(file_ids), frozenset(file_ids)
-
-    def of_files(source: Table, *more: ColumnElement[Any]) -> Callable[[Among], Select[Any]]:
-        # A reader of many tables reads all rows once, so its statement must not depend on the files of one table.
-        every = select(source, *more)
-        some = every if reader.holds_many else every.where(is_in(source.c.data_file_id, ids))
-        return lambda among: some.where(among(source.c.table_id))
-
-    file, deletes = reader.catalog["data_file"], reader.catalog["delete_file"]
-    of_file: dict[int, list[DeleteFile]] = {}
-    every_deletes = of_files(deletes, committed_at(reader.catalog, deletes))
-    for row in sorted(reader.rows_of_table(("every delete file",), every_deletes, table.id), key=lambda row: row.delete_file_id):
-        of_file.setdefault(row.data_file_id, []).append(delete_file_of(row, table, reader.info.encrypted))
-    rows = reader.rows_of_table(("every data file",), of_files(file), table.id)
+    wanted, file = frozenset(file_ids), reader.catalog["data_file"]
+    of_file = delete_files_of(reader, table, wanted)
+    some = select(file) if reader.holds_many else select(file).where(is_in(file.c.data_file_id, sorted(wanted)))
+    rows = reader.rows_of_table(("every data file",), lambda among: some.where(among(file.c.table_id)), table.id)
     files = [data_file_of(row, table, Streams({}), reader.info.encrypted) for row in rows if row.data_file_id in wanted]
     return [
         DeleteHistory(file=replace(one, delete_files=tuple(of_file.get(one.id, ()))), inlined=tuple(sorted(inlined.get(one.id, []))))

@@ -4,7 +4,8 @@ The three differ in what a row of the new file carries, because earlier snapshot
 
     work      sources stay readable by earlier snapshots    stored with each row
     flush     no, the rows leave the catalog                row id, snapshot id; a delete file for rows that have ended
-    merge     no, the new file replaces them                snapshot id; row id unless the ids run on from file to file
+    merge     no, the new file replaces them                snapshot id; row id unless the ids run on from file to file; a delete
+                                                            file for deleted rows that a snapshot still shows
     rewrite   yes, until they expire                        row id
 
 A merged or flushed file shows each snapshot the rows that it had (``partial_max``); a rewritten one begins at the rewrite.
@@ -15,13 +16,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from ducklake_core.commit.actions import FlushedFile, GatheredDeletes
+from ducklake_core.commit.actions import CumulativeDeletes, FlushedFile, GatheredDeletes
 from ducklake_core.engines.arrow.file_reader import ChosenRows, FileReader
-from ducklake_core.engines.arrow.positions import gather_deletes, write_deletes
+from ducklake_core.engines.arrow.positions import first_deletes, gather_deletes, write_deletes
 from ducklake_core.engines.arrow.read import read_chosen, read_tasks
 from ducklake_core.engines.arrow.sorting import is_sortable, sampled_curve, sorted_along, sorted_by
 from ducklake_core.engines.arrow.work import Stopped, until_stopped
@@ -51,6 +53,8 @@ from ducklake_core.storage.spill import FLUSHED_ROWS, HeldBatches, PartitionBuff
 
 _END = "_ducklake_internal_end_snapshot"
 _SLICE_ROWS = 65_536
+_POSITION_BITS = 40
+"""Bits of the position of a row, below those of the number of its file."""
 
 _ROW_ID = Field(id=ROW_ID_FIELD_ID, name=ROW_ID_COLUMN, type=INT64)
 _SNAPSHOT_ID = Field(id=SNAPSHOT_ID_FIELD_ID, name=SNAPSHOT_ID_COLUMN, type=INT64)
@@ -242,14 +246,17 @@ class _Described:
             self.ends.append(ends.drop_null().to_numpy())
         self.rows += rows.num_rows
 
-    def of(self, file: WrittenFile) -> FlushedRows:
+    def deletes(self) -> tuple[np.ndarray, np.ndarray]:
         nothing = [np.array([], np.int64)]
+        return np.concatenate(self.ended or nothing), np.concatenate(self.ends or nothing)
+
+    def of(self, file: WrittenFile) -> FlushedRows:
         return FlushedRows(
             file=file,
             row_id_start=self.first_row_id if self.is_consecutive else None,
             begin_snapshot=min(self.begins),
             partial_max=max(self.begins),
-            ended=(np.concatenate(self.ended or nothing), np.concatenate(self.ends or nothing)),
+            ended=self.deletes(),
         )
 
 
@@ -307,7 +314,7 @@ class MergeTask:
     """Merge several files into one. The task travels to executors and contains nothing of the catalog.
 
     Attributes:
-        files: Sources in the order of their rows; none has deletes.
+        files: Sources in the order of their rows.
         state: Location and form of the file; its schema and partition spec are those that all sources were written with. Its sort order
             is that of the new file.
         partition_values: String form of each partition key's value, shared by all sources.
@@ -315,6 +322,8 @@ class MergeTask:
             unless a source stores them or the rows are sorted.
         snapshot_id: The snapshot that the merge was planned at.
         cluster_by: Columns to arrange the rows by, instead of the sort order; empty for the sort order.
+        histories: Deletes of the sources that have any.
+        oldest_snapshot: Id of the oldest snapshot; rows that were deleted before it are left out.
     """
 
     files: tuple[DataFile, ...]
@@ -323,17 +332,37 @@ class MergeTask:
     consecutive: bool
     snapshot_id: int
     cluster_by: tuple[str, ...] = ()
+    histories: tuple[DeleteHistory, ...] = ()
+    oldest_snapshot: int = 0
 
     def __str__(self) -> str:
         where = f" of partition {self.partition_values}" if self.partition_values else ""
         return f"{len(self.files)} files{where} of {self.state.table}"
 
 
-def merge_files(task: MergeTask, *, threads: bool = True, stopped: Stopped | None = None) -> WrittenFile:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergedRows:
+    """The outcome of a :class:`MergeTask`: files that are in place but not committed.
+
+    Attributes:
+        file: The rows.
+        deletes: Delete file of the rows that were deleted; None when none was.
+    """
+
+    file: WrittenFile
+    deletes: CumulativeDeletes | None = None
+
+    def made(self) -> list[tuple[str, int]]:
+        """Return both files relative to the table's directory, each with its size in bytes."""
+        return [(one.path, one.file_size_bytes) for one in (self.file, self.deletes) if one is not None]
+
+
+def merge_files(task: MergeTask, *, threads: bool = True, stopped: Stopped | None = None) -> MergedRows:
     """Write all rows of the sources into one file, each with the snapshot that it was committed in.
 
     Row ids are kept: stored with the rows, or implied by ``row_ids_embedded`` being False and the first source's first id.
-    Rows follow the columns to cluster by, or the state's sort order; memory does not grow with them.
+    Rows follow the columns to cluster by, or the state's sort order; memory does not grow with them. Deleted rows that a snapshot still
+    shows are hidden by a delete file, and the others are left out.
 
     Args:
         task: The files to merge.
@@ -347,7 +376,7 @@ def merge_files(task: MergeTask, *, threads: bool = True, stopped: Stopped | Non
         StorageError: The file cannot be written, or the local disk has no space for rows to sort.
     """
     task.state.check_version()
-    if task.consecutive and not (task.state.sort or task.cluster_by):
+    if task.consecutive and not (task.state.sort or task.cluster_by or task.histories):
         # Whether the sources store row ids is only known once they are open, and opening each one first would double the requests. So
         # the cheapest form is tried first, and abandoned at the first file that contradicts it:
         #
@@ -364,7 +393,7 @@ class _OtherRowIdsError(Exception):
     """Rows may have other ids than the catalog implies for their order in the sources."""
 
 
-def _merge(task: MergeTask, system: tuple[Field, ...], virtual: tuple[str, ...], threads: bool, stopped: Stopped | None) -> WrittenFile:
+def _merge(task: MergeTask, system: tuple[Field, ...], virtual: tuple[str, ...], threads: bool, stopped: Stopped | None) -> MergedRows:
     """Make the file.
 
     Args:
@@ -386,10 +415,16 @@ def _merge(task: MergeTask, system: tuple[Field, ...], virtual: tuple[str, ...],
         partition_values=task.partition_values,
         encrypted=state.encrypted,
     )
+    ends = _Ends.of(task) if task.histories else None
+    described = _Described()
     try:
-        rows = until_stopped(_rows(task, columns, system, virtual, threads=threads), stopped)
-        for batch in _in_order(rows, task, columns, lambda chosen: _rows(task, chosen, (), (), threads=threads)):
-            writer.write(batch)
+        rows = until_stopped(_rows(task, columns, system, virtual, ends, threads=threads), stopped)
+        for batch in _in_order(rows, task, columns, lambda chosen: _rows(task, chosen, (), (), None, threads=threads)):
+            if ends is None:
+                writer.write(batch)
+            else:
+                described.add(batch)
+                writer.write(pa.RecordBatch.from_arrays(batch.columns[:-1], names=batch.schema.names[:-1]))
     except (pa.ArrowException, OSError) as error:
         writer.abort()
         raise CorruptFileError(f"a file of {state.table} cannot be read: {error}", table=state.table) from error
@@ -398,11 +433,59 @@ def _merge(task: MergeTask, system: tuple[Field, ...], virtual: tuple[str, ...],
         raise
     written = writer.close()
     try:
-        _verify(written, task, columns)
+        _verify(written, task, columns, ends.dropped if ends is not None else 0)
+        positions, snapshots = described.deletes()
+        deletes = write_deletes(positions, snapshots, state.directory + path, state) if len(positions) else None
     except BaseException:
         state.storage.discard([state.directory + path])
         raise
-    return written
+    return MergedRows(file=written, deletes=deletes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ends:
+    """The deleted rows of the sources of a merge.
+
+    Attributes:
+        keys: Number of the source and position of each, as one number; ascending.
+        snapshots: The snapshot that deleted each.
+        oldest: Rows that were deleted before this snapshot are left out.
+    """
+
+    keys: np.ndarray
+    snapshots: np.ndarray
+    oldest: int
+
+    @classmethod
+    def of(cls, task: MergeTask) -> _Ends:
+        """Read the delete files.
+
+        Raises:
+            CorruptFileError: A delete file does not match its record in the catalog.
+        """
+        histories = {history.file.id: history for history in task.histories}
+        keys, snapshots = [], []
+        for index, file in enumerate(task.files):
+            if file.id in histories:
+                positions, deleted_at = first_deletes(histories[file.id], task.state.storage)
+                keys.append(positions + (index << _POSITION_BITS))
+                snapshots.append(deleted_at)
+        return cls(np.concatenate(keys), np.concatenate(snapshots), task.oldest_snapshot)
+
+    @property
+    def dropped(self) -> int:
+        """Return the number of rows that are left out."""
+        return int((self.snapshots < self.oldest).sum())
+
+    def added_to(self, rows: list[pa.Array[Any]], indexes: np.ndarray, positions: np.ndarray) -> list[pa.Array[Any]]:
+        """Return the rows that are not left out, with a column of the snapshots that deleted them."""
+        wanted = (indexes << _POSITION_BITS) + positions
+        places = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1) if len(self.keys) else np.zeros(0, np.int64)
+        is_live = self.keys[places] != wanted
+        ended_at = self.snapshots[places]
+        arrays = [*rows, pa.array(ended_at, pa.int64(), mask=is_live)]
+        kept = is_live | (ended_at >= self.oldest)
+        return arrays if kept.all() else [array.filter(pa.array(kept)) for array in arrays]
 
 
 def _in_order(
@@ -427,7 +510,7 @@ def _in_order(
 
 
 def _rows(
-    task: MergeTask, columns: Schema, system: tuple[Field, ...], virtual: tuple[str, ...], *, threads: bool
+    task: MergeTask, columns: Schema, system: tuple[Field, ...], virtual: tuple[str, ...], ends: _Ends | None, *, threads: bool
 ) -> Iterator[pa.RecordBatch]:
     shape = ScanProjection(
         table=task.state.table,
@@ -443,17 +526,25 @@ def _rows(
     is_cast = not is_exact(own_schema, columns)
     opened = _check_row_ids if virtual == ("snapshot_id",) else None
     first_snapshots = _first_snapshots(task.files) if "snapshot_id" in virtual else None
-    if first_snapshots is not None:
-        shape = replace(shape, virtual=(*virtual, "file_index"))
-    tasks = (FileTask(file=file, index=index) for index, file in enumerate(task.files))
+    places = (*(("file_index",) if first_snapshots is not None or ends is not None else ()), *(("file_row_number",) if ends else ()))
+    shape = replace(shape, virtual=(*virtual, *places))
+    if ends is not None:
+        arrow_schema = arrow_schema.append(pa.field(_END, pa.int64()))
+    # Deleted rows are read too: snapshots before their deletion show them.
+    sources = [replace(file, delete_files=(), inlined_deletes=()) for file in task.files] if task.histories else task.files
+    tasks = (FileTask(file=file, index=index) for index, file in enumerate(sources))
     for batch in read_tasks(tasks, shape, task.state.storage, ahead=threads, opened=opened):
-        arrays = batch.columns
+        arrays = batch.columns[: len(batch.columns) - len(places)]
+        found = {name: array.to_numpy() for name, array in zip(places, batch.columns[len(arrays) :], strict=True)}
         if first_snapshots is not None:
-            *arrays, snapshots, indexes = arrays
-            arrays.append(pa.array(np.maximum(snapshots.to_numpy(), first_snapshots[indexes.to_numpy()])))
+            arrays[-1] = pa.array(np.maximum(arrays[-1].to_numpy(), first_snapshots[found["file_index"]]))
         if system == (_SNAPSHOT_ID,) and opened is None:
             row_id = _row_id_after(arrays[width], row_id)
-        own, extra = arrays[:width], arrays[len(arrays) - len(system) :]
+        if ends is not None:
+            arrays = ends.added_to(arrays, found["file_index"], found["file_row_number"])
+            if not len(arrays[-1]):
+                continue
+        own, extra = arrays[:width], arrays[len(arrays) - len(arrow_schema) + width :]
         if is_cast:
             own = cast_to(pa.RecordBatch.from_arrays(own, schema=own_schema), columns).columns
         yield pa.RecordBatch.from_arrays([*own, *extra], schema=arrow_schema)
@@ -492,8 +583,8 @@ def _row_id_after(row_ids: pa.Array, first: int | None) -> int:
     return first + len(found)
 
 
-def _verify(written: WrittenFile, task: MergeTask, columns: Schema) -> None:
-    expected = sum(file.record_count for file in task.files)
+def _verify(written: WrittenFile, task: MergeTask, columns: Schema, dropped: int) -> None:
+    expected = sum(file.record_count for file in task.files) - dropped
     if written.record_count != expected:
         raise CorruptFileError(
             f"merging {len(task.files)} files of {task.state.table} returned {written.record_count:,} rows, but the catalog has "

@@ -532,11 +532,43 @@ def write_deletes(
     )
 
 
+def first_deletes(history: DeleteHistory, storage: Storage) -> tuple[np.ndarray, np.ndarray]:
+    """Return the deleted positions of a data file, ascending, and the snapshot that first deleted each.
+
+    A deleted row stays deleted. The delete files belong to the same data file, whatever snapshots they were live at.
+
+    Args:
+        history: What deleted rows of it.
+        storage: How to open files.
+
+    Raises:
+        CorruptFileError: A delete file is not one of this data file, or the catalog deletes rows that the file does not have.
+    """
+    file = history.file
+    parts = [(np.array([p for p, _ in history.inlined], np.int64), np.array([s for _, s in history.inlined], np.int64))]
+    for delete_file in file.delete_files:
+        held = read_deletes_of(storage, delete_file, file)
+        begun = np.full(len(held.positions), delete_file.begin_snapshot, np.int64)
+        parts.append((held.positions, begun if held.snapshots is None else held.snapshots))
+    positions, snapshots = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    # Sorted by position and then by snapshot, the first entry of each position has the earliest snapshot.
+    order = np.lexsort((snapshots, positions))
+    positions, snapshots = positions[order], snapshots[order]
+    first = np.diff(positions, prepend=-1) != 0
+    positions, snapshots = positions[first], snapshots[first]
+    if not len(positions):
+        return positions, snapshots
+    if positions[0] < 0 or positions[-1] >= file.record_count:
+        raise CorruptFileError(
+            f"the catalog deletes row {positions[-1] if positions[0] >= 0 else positions[0]} of {printable(file.path)}, but the file has "
+            f"only {file.record_count:,} rows. Run lake.check() to find the damage",
+            path=printable(file.path),
+        )
+    return positions, snapshots
+
+
 def gather_deletes(history: DeleteHistory, data_path: str, state: WriteState) -> GatheredDeletes:
     """Write one delete file with all that ever deleted rows of a data file.
-
-    A deleted row stays deleted, so that each position needs only its first snapshot. All replaced delete files belong to the same data
-    file, whatever snapshots they were live at.
 
     Args:
         history: What deleted rows of it.
@@ -547,23 +579,7 @@ def gather_deletes(history: DeleteHistory, data_path: str, state: WriteState) ->
         CorruptFileError: A delete file is not one of this data file, or the catalog deletes rows that the file does not have.
     """
     file = history.file
-    parts = [(np.array([p for p, _ in history.inlined], np.int64), np.array([s for _, s in history.inlined], np.int64))]
-    for delete_file in file.delete_files:
-        held = read_deletes_of(state.storage, delete_file, file)
-        begun = np.full(len(held.positions), delete_file.begin_snapshot, np.int64)
-        parts.append((held.positions, begun if held.snapshots is None else held.snapshots))
-    positions, snapshots = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    # Sorted by position and then by snapshot, the first entry of each position has the earliest snapshot.
-    order = np.lexsort((snapshots, positions))
-    positions, snapshots = positions[order], snapshots[order]
-    first = np.concatenate([[True], np.diff(positions) != 0])
-    positions, snapshots = positions[first], snapshots[first]
-    if positions[0] < 0 or positions[-1] >= file.record_count:
-        raise CorruptFileError(
-            f"the catalog deletes row {positions[-1] if positions[0] >= 0 else positions[0]} of {printable(file.path)}, but the file has "
-            f"only {file.record_count:,} rows. Run lake.check() to find the damage",
-            path=printable(file.path),
-        )
+    positions, snapshots = first_deletes(history, state.storage)
     replaced = tuple((one.id, *paths.relative_to(data_path, one.path)) for one in file.delete_files)
     deletes = write_deletes(positions, snapshots, file.path, state, file.end_snapshot)
     return GatheredDeletes(data_file_id=file.id, file=deletes, replaced=replaced)

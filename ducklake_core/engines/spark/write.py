@@ -30,7 +30,7 @@ from sqlglot import exp
 
 from ducklake_core.engines.arrow.write_state import WriteState
 from ducklake_core.engines.arrow.writer import DatasetWriter, file_from_json, file_to_json, reraise_remote_errors, serialize_errors
-from ducklake_core.engines.spark.session import held_settings, users_setting
+from ducklake_core.engines.spark.session import held_settings, is_connect, users_setting
 from ducklake_core.engines.spark.types import year_month_columns
 from ducklake_core.engines.spark.work_units import ATTEMPT_COLUMNS, attempt_columns, awaiting_tasks, may_have_lost
 from ducklake_core.errors import CorruptFileError, UnsupportedFeatureError
@@ -65,10 +65,21 @@ VARYING_ROWS = 2048
 """Rows of a batch with strings or lists: at 32 KiB per row they reach Spark's own limit in bytes."""
 
 
+_LOCAL_LEAVES = frozenset({"LocalRelation", "Range", "OneRowRelation"})
+"""Leaves of a plan whose rows the driver has or computes."""
+_NARROW = frozenset({"Project", "Filter", "Union", "LocalLimit", "GlobalLimit", "Repartition", "RepartitionByExpression", "OneRowRelation"})
+"""Nodes of a plan that return no more rows than they receive."""
+_MAX_LEAVES = 16
+_LOCAL_BYTES = 8 << 20
+"""Maximum size of local data that this process writes."""
+_LOCAL_ROWS = 10_000
+"""Maximum length of a range whose rows this process writes."""
+
+
 def write_frame(df: DataFrame, state: WriteState, named: NamedFiles | None = None) -> tuple[WrittenFile, ...]:
     """Write all rows of a frame; the files are in place but not committed.
 
-    The frame is computed once. The writer gathers row groups, so that the size of the session's Arrow batches matters little. With
+    The frame is computed once. This process writes few rows that the driver has already; executors write all others. The writer gathers row groups, so that the size of the session's Arrow batches matters little. With
     ``state.distribute`` the rows of a partitioned table are first shuffled by partition values, so that each partition gets few files
     (the option ``per_thread_output`` skips the shuffle). The session's time zone changes no value. The steps::
 
@@ -97,6 +108,13 @@ def write_frame(df: DataFrame, state: WriteState, named: NamedFiles | None = Non
         if df.isEmpty():
             return ()
         raise state.without_columns()
+    # Spark may sort by more types than the writer in this process.
+    local = None if state.sort else local_rows(df)
+    if local is not None:
+        with DatasetWriter(state) as writer:
+            for batch in local.to_batches():
+                writer.write(batch)
+            return tuple(writer.close())
     frame = for_python(df)
     if state.partition_spec is not None and state.distribute and not state.options.per_thread_output:
         frame = distribute(frame, names, state.partition_spec, state.schema)
@@ -412,6 +430,41 @@ def _kinds(data_type: DataType) -> Iterator[type[DataType]]:
             yield from _kinds(value)
         case _:
             pass
+
+
+def local_rows(df: DataFrame) -> pa.Table | None:
+    """Return the rows of a frame whose plan shows that they are few and that the driver has them: local data, or a short range.
+
+    For few rows, starting Python workers takes most of the time of a write. Plans with other nodes, such as files, joins, ``explode`` and
+    Python functions, return None without being computed.
+    """
+    if is_connect(df.sparkSession):
+        return None
+    execution = df._jdf.queryExecution()  # type: ignore[operator]
+    leaves = execution.analyzed().collectLeaves()
+    if leaves.size() > _MAX_LEAVES or not all(leaves.apply(place).nodeName() in _LOCAL_LEAVES for place in range(leaves.size())):
+        return None
+    waiting, size, count = [execution.optimizedPlan()], 0, 0
+    while waiting:
+        node = waiting.pop()
+        name = node.nodeName()
+        if name == "Range":
+            count += int(node.numElements())
+        elif name == "LocalRelation":
+            size += int(node.stats().sizeInBytes())
+        elif name not in _NARROW:
+            return None
+        if size > _LOCAL_BYTES or count > _LOCAL_ROWS:
+            return None
+        children = node.children()
+        waiting += [children.apply(place) for place in range(children.size())]
+    try:
+        return for_python(df).toArrow().rename_columns(df.columns)
+    except PySparkException as error:
+        # A range of few rows may still compute long strings.
+        if "maxResultSize" in str(error):
+            return None
+        raise
 
 
 def few_rows(df: DataFrame, most: int, most_bytes: int) -> pa.Table | None:

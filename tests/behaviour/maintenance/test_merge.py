@@ -12,12 +12,14 @@ import pytest
 from sqlalchemy import select
 
 from ducklake_core.engines.arrow import read
+from ducklake_core.format.files.data_files import DataFile
 from ducklake_core.errors import CatalogUnavailableError, NotFoundError, UsageError
 from ducklake_core.lake import DuckLake
+from ducklake_core.maintenance import merge
 from ducklake_core.maintenance.merge import merge_adjacent_files
 from ducklake_core.maintenance.request import TableRequest, TableScope
 from ducklake_core.storage.filesystems import Storage
-from tests.behaviour.maintenance.lakes import FILES_ONLY, catalog_rows, copy_of, files_on_disk, readings
+from tests.behaviour.maintenance.lakes import FILES_ONLY, NOW, catalog_rows, change_feeds, copy_of, files_on_disk, readings
 from tests.support.oracle import LakeAddress, attached
 from tests.support.parameters import on_postgresql
 
@@ -70,7 +72,7 @@ def test_every_snapshot_reads_as_before(lake_address: LakeAddress) -> None:
     assert [(t.table, t.groups, t.files_merged, t.left) for t in done.tables] == [
         (t.table, t.groups, t.files_merged, t.left) for t in plan.tables
     ]
-    assert done.files_merged == 16
+    assert done.files_merged == 17
     assert done.files_created == 5
     after = readings(lake_address)
     assert {key: rows for key, rows in after.items() if key in before} == before
@@ -105,6 +107,117 @@ def test_the_catalog_equals_that_of_duckdb(
     # DuckDB numbers the files of several partitions in the order of a hash table.
     without = WRITTEN_DIFFERENTLY | ({"data_file_id"} if partitioned else set()) | {"changes_made"}
     assert catalog_rows(lake_address, without=without) == catalog_rows(by_duckdb, without=without)
+
+
+def _write_deletes(address: LakeAddress) -> None:
+    """Files whose rows were deleted and updated by delete files, grown ones too, and through the catalog; some deletes were flushed."""
+    with attached(address, "DATA_INLINING_ROW_LIMIT 3") as duck:
+        duck.run(
+            "CREATE TABLE t (a INTEGER, b VARCHAR)",
+            "INSERT INTO t SELECT range, 'x' FROM range(20)",
+            "DELETE FROM t WHERE a < 5",
+            "INSERT INTO t SELECT range, 'y' FROM range(100, 120)",
+            "DELETE FROM t WHERE a IN (10, 101)",
+            "UPDATE t SET b = 'z' WHERE a BETWEEN 8 AND 14",
+            "INSERT INTO t VALUES (1000, 'i'), (1001, 'j')",
+            "UPDATE t SET b = 'k' WHERE a = 1000",
+            "DELETE FROM t WHERE a BETWEEN 105 AND 110",
+            "CALL ducklake_flush_inlined_data('lake')",
+            "DELETE FROM t WHERE a IN (1001, 15)",
+        )
+
+
+def _duckdb_feed(address: LakeAddress, until: int) -> list[tuple[Any, ...]]:
+    with attached(address) as duck:
+        return duck.rows(f"FROM ducklake_table_changes('lake', 'main', 't', 1, {until}) ORDER BY ALL")
+
+
+@on_postgresql
+def test_files_with_deletes_keep_their_history(lake_address: LakeAddress) -> None:
+    _write_deletes(lake_address)
+    with DuckLake.connect(lake_address.url) as lake:
+        for _ in range(2):
+            last, files = lake.snapshot().id, files_on_disk(lake_address)
+            before, reported, by_duckdb = readings(lake_address), change_feeds(lake_address), _duckdb_feed(lake_address, last)
+            (done,) = lake.merge_adjacent_files().tables
+            assert (done.files_created, done.left) == (1, ())
+            info = lake.table_info("t")
+            assert (info.file_count, info.delete_file_count) == (1, 1)
+            after = readings(lake_address)
+            assert {key: after[key] for key in before} == before
+            assert change_feeds(lake_address) == reported
+            assert _duckdb_feed(lake_address, last) == by_duckdb
+            assert lake.check(level="rows").findings == ()
+            scheduled = {str(Path(file.path).name) for file in lake.cleanup_old_files(cleanup_all=True, min_age=NOW, dry_run=True).files}
+            assert scheduled >= {Path(name).name for name in files}
+            # DuckDB goes on with the merged file.
+            with attached(lake_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+                duck.run("INSERT INTO t SELECT range, 'w' FROM range(200, 210)", "DELETE FROM t WHERE a IN (100, 111, 203)")
+
+
+def test_rows_that_no_snapshot_shows_are_left_out(small: DuckLake, sqlite_address: LakeAddress) -> None:
+    _write_deletes(sqlite_address)
+    small.merge_adjacent_files()
+    file_rows = small.table_info("t").row_count + small.table_info("t").deleted_row_count
+    with attached(sqlite_address, FILES_ONLY) as duck:
+        duck.run("INSERT INTO t VALUES (1, 'new')", "DELETE FROM t WHERE a = 16")
+    small.expire_snapshots(keep_last=2, min_age=NOW)
+    before = readings(sqlite_address)
+    small.merge_adjacent_files()
+    after = readings(sqlite_address)
+    assert {key: after[key] for key in before} == before
+    info = small.table_info("t")
+    assert info.deleted_row_count == 1
+    assert info.row_count < file_rows - 10
+    # Rewriting ends a file without visible rows.
+    with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 3") as duck:
+        duck.run("CREATE TABLE u AS FROM range(4, 8) r(a)", *(f"DELETE FROM u WHERE a = {a}" for a in (4, 5, 6, 7)))
+        duck.run("INSERT INTO u FROM range(10, 14)")
+    (only,) = small.merge_adjacent_files("u").tables
+    assert only.left == (("at least 95% of its rows are deleted", 1), ("no other file to merge with", 1))
+
+
+@pytest.mark.parametrize("limit", [0, 10])
+def test_rows_deleted_meanwhile_end_the_merge(
+    small: DuckLake, sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    _write_deletes(sqlite_address)
+    real = merge.merge_files
+
+    def meanwhile(*task: Any, **how: Any) -> Any:
+        done = real(*task, **how)
+        with attached(sqlite_address, f"DATA_INLINING_ROW_LIMIT {limit}") as duck:
+            duck.run("DELETE FROM t WHERE a = 112")
+        return done
+
+    monkeypatch.setattr(merge, "merge_files", meanwhile)
+    files = files_on_disk(sqlite_address)
+    (failed,) = small.merge_adjacent_files().tables
+    assert "deleted from the same data file" in failed.failures[0]
+    assert len(files_on_disk(sqlite_address) - files) == (0 if limit else 1)
+    monkeypatch.undo()
+    before = readings(sqlite_address)
+    assert small.merge_adjacent_files().failures == ()
+    after = readings(sqlite_address)
+    assert {key: after[key] for key in before} == before
+    assert (112, "y") not in [row[1:] for row in after[small.snapshot().id, '"main"."t"']]
+
+
+def test_a_much_larger_file_waits() -> None:
+    def merged(*sizes: int) -> list[int]:
+        files = [
+            DataFile(
+                id=size, table_id=1, directory="", relative_path="", record_count=1, file_size_bytes=size << 20, footer_size=None,
+                row_id_start=0, begin_snapshot=1,
+            )
+            for size in sizes
+        ]  # fmt: skip
+        return [file.id for file in merge._worthwhile(files)]
+
+    assert merged(300, 1, 300) == [300, 1, 300]
+    assert merged(300, 1, 2) == [1, 2]
+    assert merged(300, 9, 150) == [300, 9, 150]
+    assert merged(7, 1, 1) == [7, 1, 1]
 
 
 def test_limits_and_options(lake_address: LakeAddress) -> None:
