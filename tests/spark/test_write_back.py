@@ -7,8 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import functions as sf
 
 from ducklake_core import DuckLake
+from ducklake_core.engines.spark import write
 from ducklake_core.errors import SchemaError
 from ducklake_core.format.types.schema import to_arrow_schema
 from tests.support.oracle import LakeAddress, attached
@@ -84,3 +86,36 @@ def test_merges_leave_other_columns_alone(lake_address: LakeAddress, spark: Any)
     # An expression that Spark evaluates, on another column than those with nanoseconds.
     lake.table("t").update({"uhuge": "length(repeat('x', CAST(k AS INTEGER)))"}, spark=spark)
     assert held(lake).drop_columns(["uhuge"]).equals(before.drop_columns(["uhuge"]))
+
+def test_this_process_writes_local_rows(sqlite_address: LakeAddress, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = {
+        "pandas": spark.createDataFrame(pa.table({"k": [1, 2], "s": ["a", None]}).to_pandas()),
+        "values": spark.sql("SELECT k, upper(s) AS s FROM VALUES (3L, 'b'), (4L, 'c') v(k, s) WHERE k > 0"),
+        "range": spark.range(5, 8).selectExpr("id AS k", "concat('n', id) AS s").coalesce(1),
+        "names": spark.range(8, 9).selectExpr("id AS K", "'x' AS S").union(spark.sql("SELECT 9L, 'y'")),
+    }
+    written = {name: rows for name, frame in few.items() if (rows := write.local_rows(frame)) is not None}
+    assert {name: rows.num_rows for name, rows in written.items()} == {"pandas": 2, "values": 2, "range": 3, "names": 2}
+    doubled = sf.udf(lambda n: n * 2, "long")
+    for frame in (
+        spark.range(write._LOCAL_ROWS + 1),
+        spark.range(2).selectExpr("explode(sequence(1, 1000000)) AS k"),
+        spark.range(2).select(doubled("id").alias("k")),
+        spark.createDataFrame([(1,)], "k long"),
+        spark.range(2).crossJoin(spark.range(3).toDF("other")),
+    ):
+        assert write.local_rows(frame) is None
+
+    def on_executors(*_: object) -> None:
+        raise AssertionError("executors are not needed")
+
+    monkeypatch.setattr(write, "_partition_writer", on_executors)
+    with DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path) as lake:
+        lake.create_table("p", {"k": "int64", "s": "varchar"}, partition_by=["bucket(2, k)"])
+        for frame in few.values():
+            lake.table("p").append(frame)
+        assert held(lake, "p")["s"].to_pylist() == ["a", None, "B", "C", "n5", "n6", "n7", "x", "y"]
+        with pytest.raises(SchemaError, match="k"):
+            lake.table("p").append(spark.sql("SELECT 'no number' AS k"), missing_columns="null")
+    with attached(sqlite_address) as duck:
+        assert duck.rows("SELECT count(*), max(k) FROM p") == [(9, 9)]
