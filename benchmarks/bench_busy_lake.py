@@ -118,7 +118,7 @@ class BusyLake:
     def measured(self, ingested: int, rewritten: int) -> Day:
         """Count what the catalog has, and time a selective count of each table."""
         # Numbers that no call of the library returns.
-        database = self.lake._database  # noqa: SLF001
+        database = self.lake._database
         with database.read() as connection:
 
             def count(kind: str, *, live: bool) -> int:

@@ -1398,9 +1398,12 @@ class DuckLake:
         several small tables.
 
         Rows, row ids and earlier snapshots do not change. Rows of the new files have the table's sort order. The merged files are
-        scheduled for deletion immediately: run :meth:`cleanup_old_files` with an age that is longer than any running query. Skipped are
-        files with deleted rows, tables with ``auto_compact = false``, and tables with a sort order that Arrow does not support. A table
-        that fails, or that another writer changes meanwhile, is reported in the result and does not stop the other tables.
+        scheduled for deletion immediately: run :meth:`cleanup_old_files` with an age that is longer than any running query. Deleted rows
+        that no snapshot shows any more are left out, and a delete file hides the others. Skipped are files that
+        :meth:`rewrite_data_files` rewrites, tables with ``auto_compact = false``, and tables with a sort order that Arrow does not
+        support. Without ``min_file_size`` and ``max_file_size``, a file above 8 MiB is also skipped if it is more than twice as large as
+        all smaller files of its partition together, so that a few new rows do not rewrite a large file. A table that fails, or that
+        another writer changes meanwhile, is reported in the result and does not stop the other tables.
 
         Args:
             table: ``table`` or ``schema.table``. Default: all tables.

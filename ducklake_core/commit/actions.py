@@ -515,7 +515,7 @@ class EndInlined:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergedDeletes:
-    """What deleted rows of a source of a merge. It leaves the catalog with the source.
+    """Everything that deletes rows of a source of a merge. It leaves the catalog with the source.
 
     Attributes:
         data_file_id: The source.

@@ -461,9 +461,9 @@ def _own_changes(action: Action, transaction: CommitRequest) -> Iterator[_Own]:
             yield _on_table("inlined_delete", table_id, transaction)
         case MergeFiles(table_id=table_id, merges=merges):
             # Most merged files have no delete at the base, so any live delete file is new.
-            known = {deletes.data_file_id: deletes.live for merge in merges for deletes in merge.deleted}
-            ids = (source_id for merge in merges for source_id, _, _ in merge.sources)
-            merged = tuple((source_id, frozenset[int | None](known.get(source_id, ()))) for source_id in ids)
+            live = {deletes.data_file_id: deletes.live for merge in merges for deletes in merge.deleted}
+            sources = (source_id for merge in merges for source_id, _, _ in merge.sources)
+            merged = tuple((source_id, frozenset[int | None](live.get(source_id, ()))) for source_id in sources)
             yield _on_table("compact", table_id, transaction, merged)
         case FlushInlined(table_id=table_id):
             yield _on_table("flush", table_id, transaction)

@@ -87,6 +87,7 @@ def test_merges_leave_other_columns_alone(lake_address: LakeAddress, spark: Any)
     lake.table("t").update({"uhuge": "length(repeat('x', CAST(k AS INTEGER)))"}, spark=spark)
     assert held(lake).drop_columns(["uhuge"]).equals(before.drop_columns(["uhuge"]))
 
+
 def test_this_process_writes_local_rows(sqlite_address: LakeAddress, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     few = {
         "pandas": spark.createDataFrame(pa.table({"k": [1, 2], "s": ["a", None]}).to_pandas()),

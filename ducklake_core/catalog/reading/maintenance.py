@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -17,7 +17,6 @@ from sqlalchemy import (
     Row,
     Select,
     String,
-    Table,
     and_,
     case,
     cast,
@@ -33,7 +32,7 @@ from ducklake_core.catalog.reading.file_rows import Streams, data_file_of, delet
 from ducklake_core.catalog.reading.files import is_in
 from ducklake_core.catalog.reading.integrity_scan import InlinedTables, inlined_tables, tables_that_may_go
 from ducklake_core.catalog.reading.reader import CatalogReader, all_of
-from ducklake_core.catalog.reading.table_rows import Among, this_table
+from ducklake_core.catalog.reading.table_rows import this_table
 from ducklake_core.catalog.reading.visibility import committed_at, live
 from ducklake_core.errors import CatalogCorruptError
 from ducklake_core.format.files.data_files import DeleteFile, DeleteHistory

@@ -79,7 +79,9 @@ _LOCAL_ROWS = 10_000
 def write_frame(df: DataFrame, state: WriteState, named: NamedFiles | None = None) -> tuple[WrittenFile, ...]:
     """Write all rows of a frame; the files are in place but not committed.
 
-    The frame is computed once. This process writes few rows that the driver has already; executors write all others. The writer gathers row groups, so that the size of the session's Arrow batches matters little. With
+    The frame is computed once. This process writes few rows that the driver has already; executors write all others.
+
+    The writer gathers row groups, so that the size of the session's Arrow batches matters little. With
     ``state.distribute`` the rows of a partitioned table are first shuffled by partition values, so that each partition gets few files
     (the option ``per_thread_output`` skips the shuffle). The session's time zone changes no value. The steps::
 
@@ -440,7 +442,7 @@ def local_rows(df: DataFrame) -> pa.Table | None:
     """
     if is_connect(df.sparkSession):
         return None
-    execution = df._jdf.queryExecution()  # type: ignore[operator]
+    execution = df._jdf.queryExecution()  # noqa: SLF001 - Python has no other way to the plan
     leaves = execution.analyzed().collectLeaves()
     if leaves.size() > _MAX_LEAVES or not all(leaves.apply(place).nodeName() in _LOCAL_LEAVES for place in range(leaves.size())):
         return None

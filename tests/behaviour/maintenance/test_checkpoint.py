@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from benchmarks import bench_busy_lake
 from ducklake_core.errors import StorageError
 from ducklake_core.lake import DuckLake
 from ducklake_core.maintenance import checkpoint
 from tests.behaviour.maintenance.lakes import NOW, readings
-from tests.support.oracle import LakeAddress, attached
+from tests.support.oracle import LakeAddress, attached, sqlite_lake
 
 ORDER = [
     "flush_inlined_data", "expire_snapshots", "merge_adjacent_files", "rewrite_data_files", "cleanup_old_files", "delete_orphaned_files",
@@ -68,6 +71,27 @@ def test_the_round(lake_address: LakeAddress) -> None:
     lake.close()
     after = readings(lake_address)
     assert {name: rows for (_, name), rows in after.items()} == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["sqlite", "postgresql"])
+def test_a_busy_lake_stays_flat(request: pytest.FixtureRequest, tmp_path: Path, backend: str) -> None:
+    server = request.getfixturevalue("postgres") if backend == "postgresql" else None
+    address = sqlite_lake(tmp_path) if server is None else server.lake(tmp_path)
+    with DuckLake.create(address.url, data_path=address.data_path) as lake:
+        days = list(bench_busy_lake.simulate(lake, Path(address.data_path), tables=3, days=8))
+        assert lake.check(level="rows").findings == ()
+        # Files with other columns than the newest ones are not merged with these.
+        assert max(day.data_files for day in days) <= 2 * 3
+        assert max(day.data_files_kept for day in days) <= 3 * 3
+        assert max(day.delete_files for day in days) <= 2 * 3
+        assert max(day.inlined_tables for day in days) <= 3 + 1
+        assert sum(day.rewritten for day in days) < 2 * sum(day.ingested for day in days)
+        last = lake.snapshot().id
+        own = {name: lake.table(name).to_arrow().sort_by("id").to_pylist() for name in ("t0", "t1", "t2")}
+    for (snapshot, name), rows in readings(address).items():
+        if snapshot == last:
+            assert [row[1] for row in sorted(rows, key=lambda row: row[1])] == [row["id"] for row in own[name.split('"')[3]]]
 
 
 def test_a_failing_operation_does_not_stop_the_checkpoint(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,8 +12,8 @@ import pytest
 from sqlalchemy import select
 
 from ducklake_core.engines.arrow import read
-from ducklake_core.format.files.data_files import DataFile
 from ducklake_core.errors import CatalogUnavailableError, NotFoundError, UsageError
+from ducklake_core.format.files.data_files import DataFile
 from ducklake_core.lake import DuckLake
 from ducklake_core.maintenance import merge
 from ducklake_core.maintenance.merge import merge_adjacent_files
