@@ -98,12 +98,26 @@ def without_duckdb(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """The one Spark session of this worker: two local cores, UTC, few shuffle partitions."""
+    """The one Spark session of this worker: two local cores, UTC, few shuffle partitions.
+
+    Executors write the small frames of tests too, as they write large ones; the fixture ``local_writes`` changes that.
+    """
+    from ducklake_core.engines.spark import write
     from tests.support.spark import local_session
 
     session = local_session()
-    yield session
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(write, "LOCAL_LEAVES", frozenset())
+        yield session
     session.stop()
+
+
+@pytest.fixture
+def local_writes(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This process writes small local frames of Spark, as outside of tests."""
+    from ducklake_core.engines.spark import write
+
+    monkeypatch.setattr(write, "LOCAL_LEAVES", frozenset({"LocalRelation", "Range", "OneRowRelation"}))
 
 
 @pytest.fixture(scope="session")

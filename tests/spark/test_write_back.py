@@ -88,6 +88,7 @@ def test_merges_leave_other_columns_alone(lake_address: LakeAddress, spark: Any)
     assert held(lake).drop_columns(["uhuge"]).equals(before.drop_columns(["uhuge"]))
 
 
+@pytest.mark.usefixtures("local_writes")
 def test_this_process_writes_local_rows(sqlite_address: LakeAddress, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     few = {
         "pandas": spark.createDataFrame(pa.table({"k": [1, 2], "s": ["a", None]}).to_pandas()),

@@ -65,7 +65,7 @@ VARYING_ROWS = 2048
 """Rows of a batch with strings or lists: at 32 KiB per row they reach Spark's own limit in bytes."""
 
 
-_LOCAL_LEAVES = frozenset({"LocalRelation", "Range", "OneRowRelation"})
+LOCAL_LEAVES = frozenset({"LocalRelation", "Range", "OneRowRelation"})
 """Leaves of a plan whose rows the driver has or computes."""
 _NARROW = frozenset({"Project", "Filter", "Union", "LocalLimit", "GlobalLimit", "Repartition", "RepartitionByExpression", "OneRowRelation"})
 """Nodes of a plan that return no more rows than they receive."""
@@ -444,7 +444,7 @@ def local_rows(df: DataFrame) -> pa.Table | None:
         return None
     execution = df._jdf.queryExecution()  # noqa: SLF001 - Python has no other way to the plan
     leaves = execution.analyzed().collectLeaves()
-    if leaves.size() > _MAX_LEAVES or not all(leaves.apply(place).nodeName() in _LOCAL_LEAVES for place in range(leaves.size())):
+    if leaves.size() > _MAX_LEAVES or not all(leaves.apply(place).nodeName() in LOCAL_LEAVES for place in range(leaves.size())):
         return None
     waiting, size, count = [execution.optimizedPlan()], 0, 0
     while waiting:
