@@ -65,7 +65,8 @@ def ducklake_metadata(  # noqa: PLR0913 - one call configures one asset
         schema: DuckLake schema, such as ``sales``, or ``sales.europe`` for a nested one. ``{key_prefix}`` is replaced by the asset key
             without its last part.
         partition_expr: Column that holds the values of partition keys, or ``{dimension: column}``; ``CAST(column AS DATE)`` and
-            ``date_trunc('month', column)`` are allowed when the partitions are whole days or months.
+            ``date_trunc('month', column)`` are allowed when the partitions are whole days or months, ``strptime(column, '%Y%m%d')``,
+            ``to_timestamp(column)`` and ``epoch_ms(column)`` for columns that store times as strings or integers.
         partition_by: Partition key or keys of the table. The next write also changes the keys of an existing table, for new files.
         sort_by: Sort order of new files, such as ``["day", "amount DESC"]``. The next write also changes it for an existing table.
         write_mode: ``overwrite``, ``append``, ``upsert``, ``merge``, ``error`` or ``ignore``. ``error`` fails the step if the table exists

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal, InvalidOperation
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from uuid import UUID
 
 from ducklake_core import folded
 from ducklake_core.errors import UsageError
@@ -19,17 +22,21 @@ if TYPE_CHECKING:
 
 
 Dialect: TypeAlias = Literal["duckdb", "spark"]
-Value: TypeAlias = str | int | date | datetime
+Value: TypeAlias = str | int | Decimal | date | datetime
 _NAIVE = ("timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns")
 # Maximum number of alternatives in one chain of SQL; more are grouped.
 _MAX_PARTS = 50
 _MAX_SHOWN = 1000
-_INTEGERS = ("int8", "int16", "int32", "int64", "int128", "uint8", "uint16", "uint32", "uint64", "uint128")
+INTEGERS = ("int8", "int16", "int32", "int64", "int128", "uint8", "uint16", "uint32", "uint64", "uint128")
+"""Types of whole numbers."""
 
 Bound: TypeAlias = str | int
 Interval: TypeAlias = tuple[str, str]
 # A commit stores bounds, so they must be small: more intervals are replaced by their span, and a column with more values has no bound.
 _MAX_INTERVALS = 50
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DIGITS = re.compile(r"(?:%[YmdHMS])+")
+_BOOLEANS = {"true": True, "false": False}
 
 # From partition keys to conditions, here for a time dimension and a static one:
 #
@@ -156,6 +163,11 @@ def _typed(constraint: Constraint, table_slice: TableSlice, column_type: Callabl
 def _time_constraint(constraint: TimeConstraint, column: str, type_name: str, table_slice: TableSlice) -> ColumnConstraint:
     if constraint.unit is not None:
         _check_unit(constraint, constraint.unit, column, type_name, table_slice)
+    if constraint.form is not None:
+        return _formed_constraint(constraint, constraint.form, column, type_name, table_slice)
+    if type_name in INTEGERS and all(key.isascii() and key.isdigit() for key in constraint.keys):
+        # Keys such as 20260327 are the values of the column.
+        return ColumnConstraint(column=column, type_name=type_name, values=tuple(map(int, constraint.keys)))
     if type_name == "varchar":
         return ColumnConstraint(column=column, type_name=type_name, values=constraint.keys)
     if type_name == "timestamptz":
@@ -167,7 +179,36 @@ def _time_constraint(constraint: TimeConstraint, column: str, type_name: str, ta
     if type_name == "date":
         days = [(_local_date(w, "start", column, table_slice), _local_date(w, "end", column, table_slice)) for w in constraint.windows]
         return ColumnConstraint(column=column, type_name=type_name, intervals=tuple(days))
-    raise _rejection("time partitions", "date, timestamp, timestamptz or varchar", column, type_name, table_slice)
+    advice = f". If its values are dates such as 20260327, set partition_expr to strptime({column}, '%Y%m%d')"
+    wanted = f"date, timestamp, timestamptz or varchar{advice if type_name in INTEGERS else ''}"
+    raise _rejection("time partitions", wanted, column, type_name, table_slice)
+
+
+def _formed_constraint(constraint: TimeConstraint, form: str, column: str, type_name: str, table_slice: TableSlice) -> ColumnConstraint:
+    """Return the constraint of a column that stores times as numbers or strings, which sort as the times do."""
+    is_epoch = form in ("epoch", "epoch_ms")
+    is_number = type_name in INTEGERS and (is_epoch or _DIGITS.fullmatch(form) is not None)
+    if not is_number and (is_epoch or type_name != "varchar"):
+        wanted = "int64 or another integer type" if is_epoch else "varchar, or an integer type if the format has only digits"
+        raise _rejection("this partition_expr", wanted, column, type_name, table_slice)
+
+    def stored(bound: datetime) -> Value:
+        if is_epoch:
+            # Whole milliseconds, without floating point.
+            return (bound - _EPOCH) // timedelta(seconds=1) if form == "epoch" else (bound - _EPOCH) // timedelta(milliseconds=1)
+        # strftime does not pad years before 1000 on every platform.
+        text = bound.strftime(form.replace("%Y", f"{bound.year:04d}"))
+        if datetime.strptime(text, form) != bound.replace(tzinfo=None, fold=0):  # noqa: DTZ007 - wall time
+            raise UsageError(
+                f"partition bound {bound.isoformat()} has no value in column {column!r} of {table_slice.qualified_name}, whose format "
+                f"{form!r} has larger steps. Use larger partitions, or a column with more units",
+                table=table_slice.qualified_name,
+                column=column,
+            )
+        return int(text) if is_number else text
+
+    intervals = tuple((stored(window.start), stored(window.end)) for window in constraint.windows)
+    return ColumnConstraint(column=column, type_name=type_name, intervals=intervals)
 
 
 def _check_unit(constraint: TimeConstraint, unit: Unit, column: str, type_name: str, table_slice: TableSlice) -> None:
@@ -213,10 +254,11 @@ def _key_constraint(constraint: KeyConstraint, column: str, type_name: str, tabl
         return ColumnConstraint(column=column, type_name=type_name, values=constraint.keys)
     parse = _parser(type_name)
     if parse is None:
-        raise _rejection("static or dynamic partitions", "varchar, an integer type or date", column, type_name, table_slice)
+        wanted = "varchar, boolean, uuid, decimal, date, timestamp, timestamptz or an integer type"
+        raise _rejection("static or dynamic partitions", wanted, column, type_name, table_slice)
     try:
         values = tuple(parse(key) for key in constraint.keys)
-    except ValueError:
+    except (ValueError, KeyError, InvalidOperation):
         raise UsageError(
             f"cannot compare column {column!r} of {table_slice.qualified_name}, which is {type_name}, "
             f"with the partition keys {', '.join(map(repr, constraint.keys[:5]))}, because they are not all valid as {type_name}. "
@@ -249,7 +291,7 @@ def reject_equal_keys(keys: Iterable[str], unit: Unit | None, type_name: str, co
     for key in keys:
         try:
             value = parse(key)
-        except ValueError:
+        except (ValueError, KeyError, InvalidOperation):
             continue
         other = seen.setdefault(value, key)
         if other != key:
@@ -265,9 +307,38 @@ def reject_equal_keys(keys: Iterable[str], unit: Unit | None, type_name: str, co
 
 def _parser(type_name: str) -> Callable[[str], Value] | None:
     """Return the function that reads a static or dynamic key as a column's type, None for types that keys cannot have."""
-    if type_name in _INTEGERS:
+    if type_name in INTEGERS:
         return int
-    return date.fromisoformat if type_name == "date" else None
+    if type_name.startswith("decimal("):
+        return lambda key: _decimal(key, type_name)
+    if type_name in (*_NAIVE, "timestamptz"):
+        return lambda key: _moment(key, has_zone=type_name == "timestamptz")
+    parsers: Mapping[str, Callable[[str], Value]] = {
+        "date": date.fromisoformat,
+        "uuid": lambda key: str(UUID(key)),
+        "boolean": lambda key: _BOOLEANS[key.lower()],
+    }
+    return parsers.get(type_name)
+
+
+def _decimal(key: str, type_name: str) -> Decimal:
+    precision, scale = _precision(type_name)
+    value = Decimal(key)
+    if not value.is_finite() or value != round(value, scale) or value.adjusted() >= precision - scale:
+        raise ValueError(key)
+    return round(value, scale)
+
+
+def _precision(type_name: str) -> tuple[int, int]:
+    precision, scale = type_name.removeprefix("decimal(").rstrip(")").split(",")
+    return int(precision), int(scale)
+
+
+def _moment(key: str, *, has_zone: bool) -> datetime:
+    found = datetime.fromisoformat(key)
+    if (found.tzinfo is not None) != has_zone:
+        raise ValueError(key)
+    return found.astimezone(UTC) if has_zone else found
 
 
 def _rejection(what: str, wanted: str, column: str, type_name: str, table_slice: TableSlice) -> UsageError:
@@ -360,8 +431,10 @@ def _literal_sql(value: Value, type_name: str, dialect: Dialect) -> str:
         return f"TIMESTAMP_NTZ '{text}'" if dialect == "spark" else f"TIMESTAMP '{text}'"
     if isinstance(value, date):
         return f"DATE '{value.isoformat()}'"
-    if isinstance(value, int):
-        return str(value)
+    if isinstance(value, (bool, int, Decimal)):
+        return str(value).upper()
+    if type_name == "uuid" and dialect == "duckdb":
+        return f"UUID '{value}'"
     if dialect == "spark":
         # Spark reads backslash escapes in string literals, standard SQL does not.
         escaped = value.replace("\\", "\\\\").replace("'", "\\'")
@@ -381,6 +454,8 @@ def _compared_column(values: pa.ChunkedArray, arrow_type: Any) -> pa.ChunkedArra
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    if type(values.type).__name__ == "UuidType":
+        return pa.chunked_array([[None if value is None else str(value) for value in values.to_pylist()]], pa.string())
     if pa.types.is_timestamp(values.type) and values.type.unit == "ns" and pa.types.is_timestamp(arrow_type):
         # A cast would reject nanoseconds. Bounds are whole microseconds, so rounding down moves no value across a bound.
         values = pc.floor_temporal(values, unit="microsecond")
@@ -396,9 +471,13 @@ def _arrow_type(type_name: str) -> Any:
         return pa.timestamp("us")
     if type_name == "date":
         return pa.date32()
-    if type_name in _INTEGERS:
+    if type_name in INTEGERS:
         # Arrow has no integers of 128 bits, and int64 does not hold all of uint64.
         return pa.int64() if type_name not in ("uint64", "int128", "uint128") else pa.decimal128(38, 0)
+    if type_name == "boolean":
+        return pa.bool_()
+    if type_name.startswith("decimal("):
+        return pa.decimal128(*_precision(type_name))
     return pa.string()
 
 
@@ -554,6 +633,8 @@ def _column_set(type_name: str, intervals: Iterable[Interval], values: Iterable[
 
 
 def _slice_bound(value: Value) -> Bound:
+    if isinstance(value, Decimal):
+        return str(value)
     return value.isoformat() if isinstance(value, date) else value
 
 

@@ -16,6 +16,11 @@ from ducklake_core.errors import UsageError
 Unit: TypeAlias = Literal["year", "quarter", "month", "week", "day", "hour", "minute", "second"]
 _NAME = r'("(?:[^"]|"")+"|[^\W\d]\w*)'
 _CAST = re.compile(rf"(?:TRY_)?CAST\s*\(\s*{_NAME}\s+AS\s+DATE\s*\)|{_NAME}\s*::\s*DATE|DATE\s*\(\s*{_NAME}\s*\)", re.IGNORECASE)
+_TEXT = rf"(?:{_NAME}(?:\s*::\s*\w+)?|CAST\s*\(\s*{_NAME}\s+AS\s+\w+\s*\))"
+_PARSED = re.compile(rf"STRPTIME\s*\(\s*{_TEXT}\s*,\s*'([^']*)'\s*\)(?:\s*::\s*\w+)?", re.IGNORECASE)
+_EPOCH = re.compile(rf"(TO_TIMESTAMP|EPOCH_MS)\s*\(\s*{_TEXT}\s*\)", re.IGNORECASE)
+# Formats whose strings sort as times do: the units descend, with any text between them.
+_SORTABLE = re.compile(r"[^%]*%Y(?:[^%]*%m(?:[^%]*%d(?:[^%]*%H(?:[^%]*%M(?:[^%]*%S)?)?)?)?)?[^%]*")
 _TRUNCATED = re.compile(rf"DATE_TRUNC\s*\(\s*'(\w+)'\s*,\s*{_NAME}\s*\)", re.IGNORECASE)
 
 
@@ -26,11 +31,14 @@ class PartitionExpression:
     Attributes:
         column: Name of the column.
         unit: Unit of time, None for the column itself.
+        form: How the column stores times: a format of ``strftime``, or ``epoch`` and ``epoch_ms`` for seconds and milliseconds since
+            1970; None for a column of times.
         text: The expression as it was written.
     """
 
     column: str
     unit: Unit | None = None
+    form: str | None = None
     text: str = ""
 
 
@@ -40,10 +48,14 @@ def parse_partition_expression(text: str) -> PartitionExpression:
     >>> parse_partition_expression("CAST(at AS DATE)").unit, parse_partition_expression('date_trunc(\\'month\\', "My At")').column
     ('day', 'My At')
     >>> parse_partition_expression("day")
-    PartitionExpression(column='day', unit=None, text='day')
+    PartitionExpression(column='day', unit=None, form=None, text='day')
+    >>> parse_partition_expression('"My Day"').column, parse_partition_expression("strptime(day::VARCHAR, '%Y%m%d')").form
+    ('My Day', '%Y%m%d')
+    >>> parse_partition_expression("TO_TIMESTAMP(at)").form, parse_partition_expression("epoch_ms(at)").form
+    ('epoch', 'epoch_ms')
 
     Raises:
-        UsageError: The expression calls another function, or its unit does not exist.
+        UsageError: The expression calls another function, or its unit or format is not supported.
     """
     stripped = text.strip()
     if (match := _CAST.fullmatch(stripped)) is not None:
@@ -55,10 +67,24 @@ def parse_partition_expression(text: str) -> PartitionExpression:
             if known == unit:
                 return PartitionExpression(column=_plain(match[2]), unit=known, text=text)
         raise UsageError(f"partition_expr {text!r}: unknown unit {unit!r}. Use one of {', '.join(get_args(Unit))}")
+    if (match := _PARSED.fullmatch(stripped)) is not None:
+        *names, form = match.groups()
+        if _SORTABLE.fullmatch(form) is None:
+            raise UsageError(
+                f"partition_expr {text!r}: files cannot be filtered by format {form!r}. Use a format whose units descend from the year, such "
+                "as '%Y%m%d', or store the time in a column of type date or timestamp"
+            )
+        return PartitionExpression(column=_plain(next(filter(None, names))), form=form, text=text)
+    if (match := _EPOCH.fullmatch(stripped)) is not None:
+        function, *names = match.groups()
+        form = "epoch" if function.lower() == "to_timestamp" else "epoch_ms"
+        return PartitionExpression(column=_plain(next(filter(None, names))), form=form, text=text)
+    if re.fullmatch(_NAME, stripped) and stripped.startswith('"'):
+        return PartitionExpression(column=_plain(stripped), text=text)
     if re.fullmatch(r"\w+\s*\(.*\)|.*::.*", stripped, re.DOTALL):
         raise UsageError(
             f"partition_expr {text!r} is not supported, because files cannot be filtered by it. Use the name of a column, "
-            "CAST(column AS DATE) or date_trunc('month', column)"
+            "CAST(column AS DATE), date_trunc('month', column), strptime(column, '%Y%m%d') or to_timestamp(column)"
         )
     return PartitionExpression(column=text, text=text)
 
@@ -125,12 +151,14 @@ class TimeConstraint:
         column: Column of the table, as written in ``partition_expr``.
         windows: Windows in ascending order; adjacent ones are joined.
         keys: The partition keys of the windows, ascending: the values in a varchar column.
+        form: How the column stores times, as in :attr:`PartitionExpression.form`; None for a column of times.
     """
 
     column: str
     windows: tuple[TimeWindow, ...]
     keys: tuple[str, ...]
     unit: Unit | None = None
+    form: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,7 +314,14 @@ def _constraint(dimension: PartitionDimension, keys: Sequence[str]) -> Constrain
     definition, unit = dimension.definition, dimension.expression.unit
     if isinstance(definition, dg.TimeWindowPartitionsDefinition):
         windows = [definition.time_window_for_partition_key(key) for key in keys]
-        return TimeConstraint(column=dimension.column, windows=_coalesce(windows), keys=tuple(keys), unit=unit)
+        return TimeConstraint(
+            column=dimension.column, windows=_coalesce(windows), keys=tuple(keys), unit=unit, form=dimension.expression.form
+        )
+    if dimension.expression.form is not None:
+        raise UsageError(
+            f"partition_expr {dimension.expression.text!r} needs time partitions, because it converts the column to a time. Use the name of "
+            "the column for static and dynamic partitions"
+        )
     return KeyConstraint(column=dimension.column, keys=tuple(keys), unit=unit)
 
 

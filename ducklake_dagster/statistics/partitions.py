@@ -10,6 +10,7 @@ from functools import cached_property
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from uuid import UUID
 
 import dagster as dg
 
@@ -17,7 +18,7 @@ from ducklake_core import folded
 from ducklake_core.errors import DuckLakeError, NotFoundError, UsageError
 from ducklake_dagster.assets.tables import AssetTable
 from ducklake_dagster.io.outputs import schema_lookup
-from ducklake_dagster.partitions.predicates import ColumnConstraint, slice_predicate
+from ducklake_dagster.partitions.predicates import INTEGERS, ColumnConstraint, slice_predicate
 from ducklake_dagster.partitions.slices import PartitionDimension, TableSlice, partition_boxes, partition_dimensions
 from ducklake_dagster.statistics.lake_state import LakeState
 
@@ -512,11 +513,13 @@ class _Typed:
         found = lookup(column)
         self.type_name = found[1] if found else ""
         of_time = isinstance(definition, dg.TimeWindowPartitionsDefinition)
-        self.has_windows = (of_time and self.type_name != "varchar") or (unit is not None and self.type_name != "date")
+        form = dimension.expression.form
+        has_values = form is None and (self.type_name == "varchar" or (self.type_name in INTEGERS and _has_digits(definition)))
+        self.has_windows = (of_time and not has_values) or (unit is not None and self.type_name != "date")
         self._slice_of = _slice_of(definition, dimension.expression.text, table)
         self._lookup = lookup
-        self._windows = _remembered(definition, self.type_name)
-        if found is None or self.type_name != "varchar":
+        self._windows = _remembered(definition, f"{self.type_name} {form or ''}")
+        if found is None or self.type_name != "varchar" or form is not None:
             # Reject a missing column, and a type that cannot distinguish partitions, before any row is compared.
             self._check(definition)
 
@@ -524,7 +527,7 @@ class _Typed:
         if isinstance(definition, dg.TimeWindowPartitionsDefinition):
             first = definition.get_first_partition_key()
             if first is not None:
-                self.window(first)
+                self._constraint(first)
 
     def _constraint(self, key: str) -> ColumnConstraint:
         predicate = slice_predicate(self._slice_of(key), self._lookup)
@@ -543,6 +546,12 @@ class _Typed:
         return key if self.type_name == "varchar" else stored_form(self._constraint(key).values[0], self.type_name)
 
 
+def _has_digits(definition: dg.PartitionsDefinition[str]) -> bool:
+    """Return whether keys of time windows are numbers, such as 20260327, so that a column of integers may hold them."""
+    first = definition.get_first_partition_key() if isinstance(definition, dg.TimeWindowPartitionsDefinition) else None
+    return first is not None and first.isascii() and first.isdigit()
+
+
 def _slice_of(definition: dg.PartitionsDefinition[str], expression: str, table: AssetTable) -> Callable[[str], TableSlice]:
     subject, address = table.key.to_user_string(), table.address
 
@@ -553,10 +562,10 @@ def _slice_of(definition: dg.PartitionsDefinition[str], expression: str, table: 
     return slice_of
 
 
-def _remembered(definition: dg.PartitionsDefinition[str], type_name: str) -> dict[str, tuple[int, int]]:
+def _remembered(definition: dg.PartitionsDefinition[str], stored_as: str) -> dict[str, tuple[int, int]]:
     if sum(map(len, _WINDOWS.values())) > _MAX_WINDOWS:
         _WINDOWS.clear()
-    return _WINDOWS.setdefault((definition, type_name), {})
+    return _WINDOWS.setdefault((definition, stored_as), {})
 
 
 def point_of(value: object, type_name: str) -> ValueRange:
@@ -582,6 +591,8 @@ def stored_form(value: object, type_name: str) -> Any:
             return micros * 1000 if type_name == "timestamp_ns" else micros
         case date():
             return value.toordinal() - _EPOCH.toordinal()
+        case UUID():
+            return str(value)
         case _:
             return value
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 from zoneinfo import ZoneInfo
 
 import dagster as dg
@@ -14,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from ducklake_core.errors import UsageError
-from ducklake_dagster import DuckLakeResource
+from ducklake_dagster import DuckLakeResource, build_commit_sensor
 from ducklake_dagster.partitions.predicates import SlicePredicate, slice_predicate
 from ducklake_dagster.partitions.slices import TableSlice, TimeConstraint, partition_boxes
 
@@ -198,3 +200,89 @@ def test_ten_thousand_single_hours_reach_one_commit(lake_resource: DuckLakeResou
         connection.register("t", lake.table("t").scan().to_arrow())
         (row,) = connection.execute(f"SELECT count(*) FROM t WHERE {found.to_sql()}").fetchall()
     assert row == (10_000,)
+
+
+UUIDS = ("123e4567-e89b-12d3-a456-426614174000", "00000000-0000-0000-0000-000000000001")
+KEY_COLUMNS: dict[str, tuple[list[str], pa.Array]] = {
+    "uuid": (list(UUIDS), pa.array([UUID(one).bytes for one in UUIDS], pa.binary(16)).cast(pa.uuid())),
+    "boolean": (["true", "False"], pa.array([True, False])),
+    "decimal(5,2)": (["1.5", "-2"], pa.array([Decimal("1.50"), Decimal("-2.00")])),
+    "timestamp": (["2026-03-01", "2026-03-01T12:30"], pa.array([datetime(2026, 3, 1), datetime(2026, 3, 1, 12, 30)], pa.timestamp("us"))),
+    "timestamptz": (
+        ["2026-03-01T00:00:00+01:00", "2026-03-01T00:00:00+00:00"],
+        pa.array([datetime(2026, 2, 28, 23, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC)], pa.timestamp("us", tz="UTC")),
+    ),
+}
+
+
+@pytest.mark.parametrize("type_name", KEY_COLUMNS)
+def test_static_keys_of_any_type(type_name: str) -> None:
+    keys, column = KEY_COLUMNS[type_name]
+    definition = dg.StaticPartitionsDefinition(keys)
+    for row, key in enumerate(keys):
+        found = predicate(definition, [key], '"k"', k=type_name)
+        for engine in ("duckdb", "arrow"):
+            assert selected(pa.table({"row": [0, 1], "k": column}), found, engine) == [row]
+    with pytest.raises(UsageError, match="are not all valid as"):
+        predicate(dg.StaticPartitionsDefinition(["?"]), ["?"], "k", k=type_name)
+
+
+@pytest.mark.parametrize(
+    ("definition", "expr", "type_name", "form"),
+    [
+        (DAILY, "strptime(at::VARCHAR, '%Y%m%d')", "int32", "%Y%m%d"),
+        (DAILY, "strptime(CAST(at AS VARCHAR), '%Y%m%d')::DATE", "varchar", "%Y%m%d"),
+        (HOURLY_BACK, "to_timestamp(at)", "int64", None),
+    ],
+)
+def test_times_in_other_forms(definition: dg.TimeWindowPartitionsDefinition, expr: str, type_name: str, form: str | None) -> None:
+    moments, keys = instants(definition), definition.get_partition_keys()
+    zone = ZoneInfo(definition.timezone)
+    stored: list[Any] = [int(one.timestamp()) if form is None else one.astimezone(zone).strftime(form) for one in moments]
+    values = pa.array(stored if type_name == "varchar" else [int(one) for one in stored])
+    windows = [definition.time_window_for_partition_key(key) for key in (keys[1], keys[2], keys[-1])]
+    expected = [row for row, one in enumerate(moments) if any(w.start.timestamp() <= one.timestamp() < w.end.timestamp() for w in windows)]
+    found = predicate(definition, [keys[1], keys[2], keys[-1]], expr, at=type_name)
+    for engine in ("duckdb", "arrow"):
+        assert selected(pa.table({"row": range(len(moments)), "at": values}), found, engine) == expected
+
+
+@pytest.mark.parametrize(
+    ("definition", "expr", "type_name", "text"),
+    [
+        (HOURLY, "strptime(at, '%Y%m%d')", "varchar", "has no value in column 'at'.*larger steps"),
+        (DAILY, "strptime(at, '%d.%m.%Y')", "varchar", "Use a format whose units descend from the year"),
+        (DAILY, "strptime(at, '%Y-%m-%d')", "int32", "Use a column of type varchar"),
+        (DAILY, "to_timestamp(at)", "timestamp", "Use a column of type int64"),
+        (DAILY, "at", "int32", r"set partition_expr to strptime\(at, '%Y%m%d'\)"),
+        (REGIONS, "to_timestamp(at)", "int64", "needs time partitions"),
+    ],
+)
+def test_forms_that_do_not_determine_the_partition_raise(definition: Any, expr: str, type_name: str, text: str) -> None:
+    with pytest.raises(UsageError, match=text):
+        predicate(definition, definition.get_partition_keys()[:1], expr, at=type_name)
+
+
+def test_keys_of_digits_are_values_of_integers() -> None:
+    definition = dg.DailyPartitionsDefinition("20260327", end_date="20260330", fmt="%Y%m%d")
+    found = predicate(definition, ["20260328"], "day", day="int32")
+    assert selected(pa.table({"row": [0, 1], "day": [20260327, 20260328]}), found, "arrow") == [1]
+
+
+def test_commits_of_others_are_found_by_keys_in_other_forms(lake_resource: DuckLakeResource, instance: dg.DagsterInstance) -> None:
+    lake = lake_resource.connect()
+    cases: dict[str, tuple[Any, Any, str]] = {
+        "ids": (dg.StaticPartitionsDefinition(list(UUIDS)), KEY_COLUMNS["uuid"][1].slice(0, 1), "k"),
+        "flags": (dg.StaticPartitionsDefinition(["true", "false"]), pa.array([True]), "k"),
+        "days": (DAILY, pa.array([20260328]), "strptime(k, '%Y%m%d')"),
+        "seconds": (HOURLY, pa.array([int(datetime(2026, 3, 28, 21, 30, tzinfo=UTC).timestamp())]), "to_timestamp(k)"),
+        "millis": (HOURLY, pa.array([1000 * int(datetime(2026, 3, 28, 21, 30, tzinfo=UTC).timestamp())]), "epoch_ms(k)"),
+    }
+    assets = [dg.AssetSpec(name, partitions_def=one[0], metadata={"partition_expr": one[2]}) for name, one in cases.items()]
+    for name, (_, column, _) in cases.items():
+        lake.write(name, pa.table({"k": column}))
+    sensor = build_commit_sensor(assets=assets, report_history=True)
+    result: Any = sensor.evaluate_tick(dg.build_sensor_context(instance=instance, resources={"lake": lake_resource}))
+    assert {event.asset_key.to_user_string(): event.partition for event in result.asset_events} == {
+        "ids": UUIDS[0], "flags": "true", "days": "2026-03-28", "seconds": "2026-03-28-22:00", "millis": "2026-03-28-22:00",
+    }  # fmt: skip
