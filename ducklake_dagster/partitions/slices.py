@@ -71,8 +71,8 @@ def parse_partition_expression(text: str) -> PartitionExpression:
         *names, form = match.groups()
         if _SORTABLE.fullmatch(form) is None:
             raise UsageError(
-                f"partition_expr {text!r}: files cannot be filtered by format {form!r}. Use a format whose units descend from the year, such "
-                "as '%Y%m%d', or store the time in a column of type date or timestamp"
+                f"partition_expr {text!r}: files cannot be filtered by format {form!r}. Use a format whose units descend from the year, "
+                "such as '%Y%m%d', or store the time in a column of type date or timestamp"
             )
         return PartitionExpression(column=_plain(next(filter(None, names))), form=form, text=text)
     if (match := _EPOCH.fullmatch(stripped)) is not None:
@@ -319,8 +319,8 @@ def _constraint(dimension: PartitionDimension, keys: Sequence[str]) -> Constrain
         )
     if dimension.expression.form is not None:
         raise UsageError(
-            f"partition_expr {dimension.expression.text!r} needs time partitions, because it converts the column to a time. Use the name of "
-            "the column for static and dynamic partitions"
+            f"partition_expr {dimension.expression.text!r} needs time partitions, because it converts the column to a time. Use the name "
+            "of the column for static and dynamic partitions"
         )
     return KeyConstraint(column=dimension.column, keys=tuple(keys), unit=unit)
 

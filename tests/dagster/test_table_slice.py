@@ -207,7 +207,7 @@ KEY_COLUMNS: dict[str, tuple[list[str], pa.Array]] = {
     "uuid": (list(UUIDS), pa.array([UUID(one).bytes for one in UUIDS], pa.binary(16)).cast(pa.uuid())),
     "boolean": (["true", "False"], pa.array([True, False])),
     "decimal(5,2)": (["1.5", "-2"], pa.array([Decimal("1.50"), Decimal("-2.00")])),
-    "timestamp": (["2026-03-01", "2026-03-01T12:30"], pa.array([datetime(2026, 3, 1), datetime(2026, 3, 1, 12, 30)], pa.timestamp("us"))),
+    "timestamp": (["2026-03-01", "2026-03-01T12:30"], pa.array([1772323200, 1772368200], pa.timestamp("s")).cast(pa.timestamp("us"))),
     "timestamptz": (
         ["2026-03-01T00:00:00+01:00", "2026-03-01T00:00:00+00:00"],
         pa.array([datetime(2026, 2, 28, 23, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC)], pa.timestamp("us", tz="UTC")),
