@@ -1,7 +1,7 @@
-"""Writes docs/reference/compatibility.md: DuckDB's functions and options of lakes with all of their parameters, and what stands for each here.
+"""Write docs/reference/compatibility.md: each function, parameter and option of DuckDB's extension, and its counterpart in this library.
 
-Every name on our side is looked up in the code, every test in its file; what is not there any more is an error. ``--check`` compares the
-page with what would be written. tests/project/test_compatibility.py also compares the rows with the installed extension.
+Fails if a name or a test of the rows does not exist. ``--check`` compares the page with the rows. tests/project/test_compatibility.py also
+compares the rows with the installed extension.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ FUNCTIONS: dict[str, list[Row]] = {
     "ducklake_commit": [
         _CATALOG,
         Row("snapshot", "not offered: a transaction commits when its block ends"),
-        Row("max_retry_count", "no parameter: conflicts are planned again, see docs/how-to/row-changes.md"),
+        Row("max_retry_count", "no parameter: [conflicts are replanned](../how-to/row-changes.md#other-writers)"),
         Row("retry_wait_ms", "as above"),
         Row("retry_backoff", "as above"),
     ],
@@ -229,24 +229,27 @@ STATEMENTS: list[Row] = [
 
 
 def page() -> str:
-    """The page.
+    """Return the page.
 
     Raises:
-        LookupError: A name on our side, or a test, that is not there.
+        LookupError: A name of this library, or a test, does not exist.
     """
     lines = [
         "# DuckDB functions",
         "",
-        "This page lists each function, parameter and `ATTACH` option of DuckDB's `ducklake` extension next to the call of `ducklake_core` that does the",
-        "same. [Differences](differences.md) describes calls that behave differently, and [supported operations](supported-operations.md) which",
-        "operations work on which table.",
+        "Each function, parameter and `ATTACH` option of DuckDB's `ducklake` extension, with the call of `ducklake_core` that does",
+        "the same. The first parameter of each function, `catalog`, is the object `lake`. [Differences](differences.md) describes",
+        "calls that behave differently. `.ci/compatibility.py` generates the page and checks its names.",
         "",
-        "`.ci/compatibility.py` generates the page, and checks that all names, parameters and tests of the rows exist.",
-        "",
+        "| function | parameter | `ducklake_core` |",
+        "|---|---|---|",
     ]
-    for title, rows in {**FUNCTIONS, "ATTACH": ATTACH, "Catalogs in ATTACH": CATALOGS, "SQL": STATEMENTS}.items():
-        lines += [f"## {title}", "", "| DuckDB | `ducklake_core` |", "|---|---|"]
-        lines += [_line(row) for row in rows] + [""]
+    for function, rows in FUNCTIONS.items():
+        shown = [row for row in rows if row is not _CATALOG]
+        lines += [f"| {f'`{function}`' if row is shown[0] else ''} {_line(row)}" for row in shown]
+    for title, rows in {"ATTACH": ATTACH, "Catalogs in ATTACH": CATALOGS, "SQL": STATEMENTS}.items():
+        lines += ["", f"## {title}", "", "| DuckDB | `ducklake_core` |", "|---|---|", *map(_line, rows)]
+    lines.append("")
     return "\n".join(lines)
 
 
