@@ -1,4 +1,4 @@
-"""Checks at the start of public methods: each takes the name of a parameter and what was given, and returns the value to use."""
+"""Check arguments at the start of public methods. Each check takes the name and value of a parameter and returns the value to use."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def optional(check: Callable[[str, Any], Checked], name: str, value: object) -> 
 
 
 def flag(name: str, value: object) -> bool:
-    """Return True or False; other values do not count as either, such as "false", which is true in Python."""
+    """Return True or False. Other values are rejected, such as the string "false", which is true in Python."""
     if not isinstance(value, bool):
         raise _wrong(name, "True or False", value)
     return value
@@ -45,7 +45,7 @@ def check_flags(**flags: object) -> None:
     """Raise unless each argument is True or False.
 
     Raises:
-        UsageError: An argument is something else.
+        UsageError: An argument is neither True nor False.
     """
     for name, value in flags.items():
         flag(name, value)
@@ -65,7 +65,7 @@ def names(name: str, value: object) -> tuple[str, ...]:
     (('ab',), ('a', 'b'))
 
     Raises:
-        UsageError: Something that is not a string or strings.
+        UsageError: The value is neither a string nor several strings.
     """
     if isinstance(value, str):
         return (storable(name, value),)
@@ -151,7 +151,7 @@ def choice(name: str, value: object, choices: Collection[str]) -> str:
     """Return a string that is one of the choices.
 
     Raises:
-        UsageError: It is none of them.
+        UsageError: The value is not one of the choices.
     """
     if not isinstance(value, str) or value not in choices:
         raise _wrong(name, " or ".join(map(repr, choices)), value)
@@ -182,7 +182,7 @@ def snapshot(name: str, value: object) -> int | datetime:
 
 
 def age(name: str, value: object) -> timedelta:
-    """Return a span of time, of a timedelta or of a string such as "7 days".
+    """Return an age, from a timedelta or a string such as "7 days".
 
     >>> age("min_age", "7 days")
     datetime.timedelta(days=7)
@@ -201,7 +201,7 @@ def age(name: str, value: object) -> timedelta:
 
 
 def age_or_time(name: str, value: object) -> timedelta | datetime:
-    """Return a span of time as :func:`age` does, or a time in UTC."""
+    """Return an age as :func:`age` does, or a time in UTC."""
     return in_utc(value) if isinstance(value, datetime) else age(name, value)
 
 
@@ -246,11 +246,11 @@ def check_commit(given: Mapping[str, Any], known: Collection[str] = COMMIT_OPTIO
     """Raise for options of a commit that do not exist or have a value that no snapshot can store.
 
     Args:
-        given: Values by name, such as what a method was given beyond its own parameters.
-        known: Options that the caller takes. Maintenance makes its snapshots itself, so it takes no commit id.
+        given: Values of the options by name.
+        known: Names of the options that the caller accepts. Maintenance does not accept a commit id.
 
     Raises:
-        UsageError: An unknown name, or a value of another type.
+        UsageError: A name is unknown, or a value has the wrong type.
     """
     for name, value in given.items():
         if name not in known:

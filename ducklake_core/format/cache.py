@@ -66,7 +66,7 @@ class BoundedCache(Generic[Key, Value]):
                 self._size -= self._values.popitem(last=False)[1][1]
 
     def get_or_make(self, key: Key, make: Callable[[], Value]) -> Value:
-        """Return the value of a key, made where there is none; threads that call at once may make it twice."""
+        """Return the value of a key, and create it if it is missing. Concurrent threads may create it twice."""
         found = self.get(key)
         if found is None:
             found = self[key] = make()
@@ -96,7 +96,7 @@ class Derived(dict[Hashable, Any]):
         return Derived, ()
 
     def get_or_make(self, key: Hashable, make: Callable[[], Value]) -> Value:
-        """Return the value of a key, made where there is none; threads that call at once may make it twice."""
+        """Return the value of a key, and create it if it is missing. Concurrent threads may create it twice."""
         found: Value | None = self.get(key)
         if found is None:
             found = make()

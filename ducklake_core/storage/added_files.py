@@ -92,7 +92,7 @@ _WITHOUT_BOUNDS = (*_NOT_IN_PARQUET, INTERVAL, TIMETZ, VARIANT, GEOMETRY)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddingRules:
-    """The rules that all added files of one call must satisfy. It travels to executors, so it knows nothing of the catalog.
+    """The rules that all added files of one call must satisfy. Sent to executors, so it has no access to the catalog.
 
     Attributes:
         table: ``schema.table`` for messages.
@@ -100,9 +100,9 @@ class AddingRules:
         schema: The table's columns.
         partition_spec: Its keys, None for none.
         allow_missing: Whether files may lack columns of the table.
-        ignore_extra_columns: Whether they may have others.
-        hive_partitioning: Whether directories ``key=value`` of a path are columns: all files must have such (True), may have
-            (None), or they mean nothing (False).
+        ignore_extra_columns: Whether files may have columns that the table lacks.
+        hive_partitioning: Whether directories ``key=value`` of a path are columns: required in all paths (True), optional (None),
+            or ignored (False).
         for_duckdb: Whether DuckDB must be able to read the files.
     """
 
@@ -117,15 +117,15 @@ class AddingRules:
 
 
 def inspect_file(storage: Storage, path: str, rules: AddingRules) -> AddedFile:
-    """Read the footer of a file and see how it fits the table. No row is read.
+    """Read the footer of a file and match its columns with the table. Reads no rows.
 
     Raises:
         NotFoundError: There is no such file.
         CorruptFileError: The file is not a Parquet file.
         StorageError: It cannot be read.
-        SchemaError: It lacks a column, has another one, or has one of another type; or a NULL that the table does not allow.
+        SchemaError: A column is missing, unknown or of another type, or has a NULL that the table does not allow.
         UsageError: The value of a partition key cannot be determined, or its path has no ``key=value`` where it must.
-        UnsupportedFeatureError: It has columns that this library cannot add.
+        UnsupportedFeatureError: The file has columns that this library cannot add.
     """
     return _Inspection(path=path, rules=rules, footer=read_footer(storage, path)).added()
 
@@ -523,8 +523,8 @@ class ForeignColumn:
         kind: Leaf, or the kind of nested type.
         field_id: The Parquet field id, None where it has none.
         is_required: Whether the file cannot store NULL for it, regardless of the nodes above it.
-        obstacle: Why DuckDB cannot read it; empty if it can.
-        leaf: What is known of a leaf.
+        obstacle: Reason why DuckDB cannot read the column; empty if it can.
+        leaf: Description of a leaf; None for nested columns.
         children: Nodes below it.
     """
 

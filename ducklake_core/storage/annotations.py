@@ -1,7 +1,7 @@
-"""Marks in the footer of a Parquet file for types that its writer has no name for: GEOMETRY and VARIANT.
+"""Annotate GEOMETRY and VARIANT columns in the footer of a Parquet file, because pyarrow cannot write these types.
 
-Without them DuckDB takes a geometry for a blob, and a variant for a struct. Only the footer is written again, on its way out:
-places in the file stay what they were.
+Without the annotations, DuckDB reads a geometry as a blob and a variant as a struct. Only the footer changes, so the offsets in the
+file stay valid.
 """
 
 from __future__ import annotations

@@ -63,8 +63,8 @@ class DeletionVectors:
     """Setting for the format of new delete files: Parquet or deletion vectors.
 
     Attributes:
-        wanted: Whether the table's option says so. In encrypted lakes it does not count: vectors cannot be encrypted.
-        of_several_snapshots: Whether the lake's version lets deletes of several snapshots share a file.
+        wanted: Whether the table's option requests deletion vectors. Ignored in encrypted lakes, because vectors cannot be encrypted.
+        of_several_snapshots: Whether a file may hold deletes of several snapshots in the lake's version.
     """
 
     wanted: bool = False
@@ -249,7 +249,7 @@ def _visible(found: DeletedPositions, delete_file: DeleteFile, snapshot_id: int)
 
 
 def read_deletes_of(storage: Storage, delete_file: DeleteFile, file: DataFile) -> DeletedPositions:
-    """Return all positions of a delete file, once it is sure that they are positions of this data file.
+    """Return all positions of a delete file, after a check that it belongs to the data file.
 
     Raises:
         CorruptFileError: The delete file is of another data file: it names one, or deletes rows that this file does not have.

@@ -61,7 +61,7 @@ class _Floats:
 
 @dataclass(slots=True)
 class StatisticsCollector:
-    """Collects what the footer will not say, row group by row group, and makes the statistics in the end.
+    """Collects the statistics that the footer lacks, one row group at a time, and returns all statistics at the end.
 
     Attributes:
         schema: The file's columns, system columns included.
@@ -208,7 +208,7 @@ def _is_bytes(leaf: Field) -> bool:
 
 
 def leaf_arrays(array: pa.Array, field: Field) -> Iterator[tuple[Field, pa.Array]]:
-    """Yield every leaf of a column with the values that are really there: nothing below NULL or empty parents.
+    """Yield every leaf of a column with its values, without those below NULL or empty parents.
 
     Args:
         array: The column in its physical Arrow type.

@@ -28,9 +28,9 @@ def open_parquet(storage: Storage, path: str, key: EncryptionKey | None = None) 
     """Return a Parquet file for random reads, decrypted on the way when it has a key.
 
     Args:
-        storage: Where it is.
+        storage: Storage of the file.
         path: Its path.
-        key: From its catalog row; None for a plain file.
+        key: Key from the catalog; None for a plain file.
 
     Raises:
         NotFoundError: There is no such file.
@@ -63,9 +63,9 @@ def read_schema(storage: Storage, path: str, key: EncryptionKey | None = None, t
     """Return columns of a Parquet file, from its footer.
 
     Args:
-        storage: Where it is.
+        storage: Storage of the file.
         path: Its path.
-        key: From its catalog row; None for a plain file.
+        key: Key from the catalog; None for a plain file.
         table: Its table, for the error.
 
     Raises:
@@ -107,9 +107,9 @@ def read_footer(storage: Storage, path: str, key: EncryptionKey | None = None) -
     """Read and check the footer of a file.
 
     Args:
-        storage: Where it is.
+        storage: Storage of the file.
         path: Its path.
-        key: From its catalog row; None for a plain file.
+        key: Key from the catalog; None for a plain file.
 
     Raises:
         NotFoundError: There is no such file.

@@ -147,7 +147,7 @@ class FileWriter:
         return self._writer is not None
 
     def take_back(self) -> list[pa.RecordBatch]:
-        """Give up a file that has not begun: all its rows, and nothing stays of it."""
+        """Return all rows of a file that has not begun, and discard the file."""
         assert self._writer is None
         rows, self._gathered, self._gathered_rows, self._gathered_bytes = self._gathered, [], 0, 0
         self._shut_down()
@@ -165,7 +165,7 @@ class FileWriter:
         """Finish the file.
 
         Raises:
-            StorageError: The file cannot be written; what there is of it was deleted.
+            StorageError: The file cannot be written. The unfinished file was deleted.
         """
         try:
             # The last row group is encoded here: nothing is left to gather meanwhile, and a small file needs no thread.
@@ -178,7 +178,7 @@ class FileWriter:
             self._shut_down()
 
     def abort(self) -> None:
-        """Give the file up and delete it; never raises for the store's sake, as the caller has an error to report already."""
+        """Discard and delete the file. Ignores errors of the store, because the caller already reports an error."""
         with suppress(DuckLakeError, OSError, pa.ArrowException, CancelledError):
             self._wait()
         self._shut_down()

@@ -46,7 +46,7 @@ class SpillLimits:
     Attributes:
         memory_bytes: Arrow bytes in memory; rows beyond them go to the disk.
         block_bytes: Arrow bytes of a block on the disk. At least one block of each run is in memory while runs are merged.
-        disk_bytes: Bytes on the disk from which on it takes no further run; None when only its free space limits them.
+        disk_bytes: Bytes on the disk after which no further run is written; None for no limit but the free space.
     """
 
     memory_bytes: int = 128 * _MIB
@@ -80,8 +80,8 @@ class SpilledBatch:
 class SpillFile:
     """Holds record batches of one schema until it is closed.
 
-    The file is unlinked as soon as it is there, so that nothing stays behind when the process is killed. It lies where
-    ``tempfile`` puts files: ``TMPDIR`` names the directory.
+    The file is unlinked as soon as it is created, so that nothing remains if the process is killed. ``TMPDIR`` sets its
+    directory.
 
     Args:
         encrypted: Whether batches are encrypted, under a key that only this object knows: rows of an encrypted lake must not lie

@@ -106,7 +106,7 @@ class Reconciliation:
         ended: Ids of columns whose present row ends, because their type widens.
         added: Every node to insert, parents first, each with the id of its parent (None on top level): widened nodes under their old
             id, new ones under new ids. Children of a new node are listed on their own.
-        differences: What changes, for people.
+        differences: Readable descriptions of the changes.
         missing: Paths of columns and struct fields without a default that the frame lacks.
     """
 
@@ -260,8 +260,8 @@ def reconcile(
             nothing widens, types whose values may fit (:func:`may_fit`) are taken as they are. A type widens only to one that has
             every value of the present type (:func:`contains`).
         next_column_id: First id that new columns may take.
-        holds_only_nulls: Whether a column of the table has no value in any row. It is called for a column that does not fit or may not,
-            as the second argument says, and gives way to a new column of the frame's type. None where columns stay.
+        holds_only_nulls: Returns whether a column of the table has only NULL. Called for columns that do not fit, or may not fit (the
+            second argument). Such a column is replaced by a new one of the frame's type. None if columns are never replaced.
 
     Raises:
         SchemaError: The frame does not fit; the message lists every difference with both types.
@@ -348,7 +348,7 @@ class _Work:
         return column
 
     def node(self, column: Field, frame: Field, parent: int | None, path: str) -> Field:
-        """Return a node that both sides have, as it is afterwards."""
+        """Return a node of both sides after the change."""
         here = path + column.name
         match column.type, frame.type:
             case StructType(fields=fields), StructType(fields=others):
@@ -388,7 +388,7 @@ class _Work:
 
 
 def with_adopted_types(frame: Schema, table: Schema, adopted_type: Callable[[Field, Field], DataType]) -> Schema:
-    """Return the frame's columns, where some take the type of the table's column.
+    """Return the frame's columns, some of them with the type of the table's column.
 
     Args:
         frame: The frame's columns.
@@ -408,7 +408,7 @@ def with_adopted_types(frame: Schema, table: Schema, adopted_type: Callable[[Fie
 
 
 def with_types_for_nulls(frame: Schema, table: Schema, given: Mapping[str, Any], parts: Parts) -> Schema:
-    """Return the frame's columns, where those of NULLs alone, and such elements and fields of others, have the types of the table's.
+    """Return the frame's columns. Columns, elements and fields with only NULL get the type of the table's column.
 
     Args:
         frame: The frame's columns.

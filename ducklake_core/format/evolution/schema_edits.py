@@ -28,7 +28,7 @@ def column_path(name: ColumnName) -> tuple[str, ...]:
     (('s', 'z'), ('s', 'odd.na"me'), ('odd.name',))
 
     Raises:
-        UsageError: Text that cannot be read, or no parts.
+        UsageError: The string is not a path, or there are no parts.
     """
     if isinstance(name, str):
         return split_path(name)
@@ -133,7 +133,7 @@ def retype_node(schema: Schema, path: Sequence[str], data_type: DataType, next_i
 
     Raises:
         NotFoundError: There is no such column.
-        SchemaError: The type is not one that its values can become.
+        SchemaError: The values of the column cannot be converted to the type.
     """
     work = _Retyping(next_id=next_id)
     changed = edit_node(

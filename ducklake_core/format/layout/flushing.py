@@ -1,8 +1,8 @@
 """Decide whether DuckDB can flush inlined rows: it must find the deleted ones again in the files that it writes.
 
 DuckDB writes all versions of inlined rows to files, sorted and split as the table's keys require, and then queries the catalog's database
-for the positions of the deleted ones. That database compares what it stores: numbers as text, text as bytes. Where that gives another
-order, or finds nothing, other rows are deleted, or none.
+for the positions of the deleted ones. That database compares what it stores: numbers as text, text as bytes. If the
+order differs there, or nothing is found, DuckDB deletes the wrong rows, or none.
 """
 
 from __future__ import annotations

@@ -31,8 +31,8 @@ class SortOrder:
 
     Attributes:
         expression: SQL in DuckDB's dialect.
-        column: Name of the column that it is, None for any other expression.
-        columns: Names of all columns that it is made of.
+        column: Name of the column; None for other expressions.
+        columns: Names of all columns in the expression.
         descending: Whether the largest value comes first.
         nulls_first: Whether NULL comes before all values.
     """
@@ -59,13 +59,13 @@ def sort_orders(keys: Sequence[SortKey], schema: Schema, table: str) -> tuple[So
     (SortOrder(expression='"when"', column='When', columns=('When',), descending=True, nulls_first=True),)
 
     Args:
-        keys: As the catalog has them.
+        keys: Sort keys as stored in the catalog.
         schema: The table's columns.
         table: ``schema.table`` for messages.
 
     Raises:
-        UnsupportedFeatureError: A key in another dialect than DuckDB's, one that cannot be read, or one of unknown columns,
-            directions or places of NULL.
+        UnsupportedFeatureError: A key has another dialect than DuckDB's, cannot be parsed, or has an unknown column, direction or
+            position of NULL.
     """
     return tuple(_sort_order(key, schema, table) for key in keys)
 

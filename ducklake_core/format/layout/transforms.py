@@ -87,7 +87,7 @@ def check_spec(spec: PartitionSpec, schema: Schema) -> None:
     """Reject keys that no row can be partitioned by; DuckDB raises an error only at the first INSERT.
 
     Raises:
-        UsageError: No keys, a bucket count below 1, or a transform of a type that has no such part.
+        UsageError: There is no key, a bucket count is below 1, or a type does not support the transform.
         NotFoundError: A column does not exist, or is nested.
         UnsupportedFeatureError: The column of a key is nested, a variant or a geometry.
     """
@@ -114,7 +114,7 @@ def check_new_keys(spec: PartitionSpec, version: FormatVersion) -> None:
 
     Raises:
         UsageError: A key is repeated.
-        UnsupportedFeatureError: A transform that lakes of the version do not have.
+        UnsupportedFeatureError: The version of the lake does not support a transform.
     """
     seen: set[tuple[int, str]] = set()
     for key in spec.fields:
@@ -255,9 +255,9 @@ def partition_may_match(
         values: Values of its keys as strings, in key order; None for NULL.
         predicate: Bound to ``schema``.
         schema: The table's columns.
-        file_begin_snapshot: Snapshot that the file came with. Buckets prune only files that are as new as the
-            column's present type, because another type may hash otherwise; without it they count for types that nothing
-            widens into.
+        file_begin_snapshot: Snapshot that added the file. Buckets prune only files that are newer than the present type of the
+            column, because another type may have other hashes. Without it, buckets prune only columns of types to which no other
+            type can be widened.
     """
     decided = _decided(predicate, spec, values, schema, file_begin_snapshot)
     return pruning.may_match(decided, partition_statistics(spec, values, schema), 1)
@@ -277,7 +277,7 @@ def partition_must_match(
         values: Values of its keys as strings, in key order; None for NULL.
         predicate: Bound to ``schema``.
         schema: The table's columns.
-        file_begin_snapshot: Snapshot that the file came with, see :func:`partition_may_match`.
+        file_begin_snapshot: Snapshot that added the file, see :func:`partition_may_match`.
     """
     decided = _decided(predicate, spec, values, schema, file_begin_snapshot)
     return pruning.must_match(decided, partition_statistics(spec, values, schema), 1)
@@ -487,7 +487,7 @@ def _by_bucket(predicate: Predicate, buckets: Mapping[int, list[_Bucket]]) -> Pr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Keys:
-    """A file's partition values, and what they are of."""
+    """The partition values of a file, with their keys."""
 
     spec: PartitionSpec
     values: tuple[str | None, ...]
