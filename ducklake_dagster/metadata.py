@@ -77,7 +77,7 @@ def ducklake_metadata(  # noqa: PLR0913 - one call configures one asset
             frame. It needs at least one equality between the two.
         when_matched: Action of a merge on a row of the table that matches a row of the frame: ``update``, ``ignore`` or ``delete``. It
             may also be a mapping with ``action``, ``where`` (SQL condition on ``t.column`` and ``s.column``) and ``set`` (SQL expression
-            by column), or a list of mappings, of which the first with a true condition is used.
+            by column), or a list of mappings. The first one with a true condition is used.
         when_not_matched: Action of a merge on a row of the frame without a match: ``insert`` or ``ignore``, or mappings as above.
         when_not_matched_by_source: Action of a merge on a row of the run's partitions without a match in the frame: ``keep`` or
             ``delete``, or mappings as above, which may also update.

@@ -76,7 +76,7 @@ _MODES = ("error", "append", "overwrite", "ignore", "merge", "create_or_replace"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeBranch:
-    """What a merge does with the rows of a branch for which a condition is true.
+    """The action of a merge on the rows of a branch for which a condition is true.
 
     Attributes:
         action: ``update``, ``insert`` or ``delete``; ``ignore`` and ``keep`` leave the rows as they are.
