@@ -36,6 +36,8 @@ Event: TypeAlias = "dg.AssetMaterialization | dg.AssetObservation"
 # Maximum length of a string in an event: other writers choose messages, and a thousand events may contain the same one.
 _LONGEST_TEXT = 500
 _MAX_TABLES_READ = 5
+# Maximum number of assets that the text of a tick names.
+_MAX_NAMED = 5
 _ACTIONS = {
     "created_table": "created",
     "dropped_table": "dropped",
@@ -214,7 +216,7 @@ def _evaluate(
         changed = [(event.asset_key, event.partition) for event in events if isinstance(event, dg.AssetMaterialization)]
         requests = run_requests(context, changed, selection, f"{cursor.catalog}:{found.until}")
     # Dagster does not allow a reason together with run requests.
-    reason = None if requests else _summary(changes, found, len(reported), reached)
+    reason = None if requests else _summary(changes, found, events, reached)
     if reason is not None and found.foreign and not reported and (elsewhere := other_schemas_text(lake, tables)):
         context.log.warning("%s", elsewhere)
         reason = f"{reason}; {elsewhere}"
@@ -284,18 +286,36 @@ def _committed(changes: LakeChanges, snapshot_id: int) -> str:
     return next((snapshot.time.isoformat() for snapshot in known if snapshot is not None and snapshot.id == snapshot_id), "")
 
 
-def _summary(changes: LakeChanges, found: CommitEvents, reported: int, reached: _Cursor) -> str:
+def _summary(changes: LakeChanges, found: CommitEvents, events: Sequence[Event], reached: _Cursor) -> str:
     # Dagster shows a tick that only reports events as skipped, so its reason describes what was done.
     if not changes.snapshots:
         return f"no commit after snapshot {reached.snapshot}"
-    commits = sum(snapshot.id <= found.until for snapshot in changes.snapshots)
-    text = f"reported {reported} events; other writers made {found.foreign} of {commits} commits up to snapshot {found.until}"
+    seen = sorted(snapshot.id for snapshot in changes.snapshots if snapshot.id <= found.until)
+    span = f"snapshot {seen[0]}" if len(seen) == 1 else f"snapshots {seen[0]}-{seen[-1]}"
+    if events:
+        text = f"{_changed_text(events)} by another writer ({span})"
+    elif found.foreign:
+        text = f"another writer changed no rows or columns of these assets ({span})"
+    else:
+        text = f"no commits of other writers ({span})"
     if reached.place is not None:
         text += "; the next tick reports more events of these commits"
     if changes.expired:
         gaps = ", ".join(f"{first} to {last}" for first, last in changes.expired)
         text += f"; snapshots {gaps} were expired before this sensor saw them"
     return text
+
+
+def _changed_text(events: Sequence[Event]) -> str:
+    """Return the assets and numbers of partitions of events as the start of a sentence."""
+    partitions: dict[str, int] = {}
+    for event in events:
+        name = event.asset_key.to_user_string()
+        is_of_rows = isinstance(event, dg.AssetMaterialization)
+        partitions[name] = partitions.get(name, 0) + (is_of_rows and event.partition is not None)
+    parts = [f"{count} partition{'s' if count > 1 else ''} of {name}" if count else name for name, count in partitions.items()]
+    more = [f"{len(parts) - _MAX_NAMED} more assets"] if len(parts) > _MAX_NAMED else []
+    return f"{', '.join([*parts[:_MAX_NAMED], *more])} changed"
 
 
 def run_requests(

@@ -170,6 +170,11 @@ def judged(faults: Sequence[str], otherwise: str, metadata: Mapping[str, Any]) -
     return Verdict(passed=not faults, description="; ".join(faults[:_MAX_SHOWN]) + more or otherwise, metadata=metadata)
 
 
+def absent_table(table: AssetTable) -> str:
+    """Return the description of a check whose table does not exist."""
+    return f"table {table.address} does not exist. Materialise {table.key.to_user_string()} first"
+
+
 def labelled(part: Part, fault: str) -> str:
     """Return a fault with the name of its partition."""
     return f"{part.label}: {fault}" if part.label else fault

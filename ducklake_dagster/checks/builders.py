@@ -11,7 +11,7 @@ from ducklake_core import folded
 from ducklake_core.errors import DuckLakeError, UsageError
 from ducklake_dagster.assets.settings import plain_metadata
 from ducklake_dagster.assets.tables import AssetTable, asset_specs, asset_tables, listed_assets
-from ducklake_dagster.checks.base import JudgedTable, LakeCheck, Subject, Verdict, io_manager_keys, judged_table, verdict_of
+from ducklake_dagster.checks.base import JudgedTable, LakeCheck, Subject, Verdict, absent_table, io_manager_keys, judged_table, verdict_of
 from ducklake_dagster.checks.row import NullFraction, RowCountChange
 from ducklake_dagster.io.audits import RESULTS, AuditResult, audits_of
 from ducklake_dagster.io.read_points import BRANCH
@@ -222,7 +222,7 @@ class Judge:
         if judged is not None and judged.fault:
             return Verdict(passed=False, description=judged.fault)
         if stored is None:
-            return Verdict(passed=False, description=f"table {table.address} does not exist")
+            return Verdict(passed=False, description=absent_table(table))
         try:
             found = verdict_of(check, Subject(table=table, stored=stored, keys=keys, session=self._session, judged=judged))
         except DuckLakeError as error:

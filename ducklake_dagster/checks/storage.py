@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import dagster as dg
 
 from ducklake_core import folded
-from ducklake_dagster.checks.base import LakeCheck, Subject, Verdict, judged
+from ducklake_dagster.checks.base import LakeCheck, Subject, Verdict, absent_table, judged
 from ducklake_dagster.config.values import age_of, shown_age
 from ducklake_dagster.statistics.lake_state import LakeState
 
@@ -32,7 +32,7 @@ class _StorageCheck(LakeCheck):
         """Judge the gauges of the table."""
         health = subject.state.table(subject.table.address.sql)
         if health is None:
-            return Verdict(passed=False, description=f"table {subject.table.address} does not exist")
+            return Verdict(passed=False, description=absent_table(subject.table))
         return self._judge(_Gauges(table=health, state=subject.state))
 
     @abstractmethod

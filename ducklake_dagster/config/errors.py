@@ -15,6 +15,7 @@ from ducklake_core.errors import CommitOutcomeUnknownError, CorruptFileError, Du
 Kind: TypeAlias = Literal["table", "asset"]
 SITE = "DUCKLAKE_DOCUMENTATION"
 """Environment variable with the address of the documentation, such as a site that ``make docs`` has built."""
+_JAVA = "Java 17 or newer is needed: install a JDK and set JAVA_HOME, or connect to a Spark Connect server"
 
 
 @contextmanager
@@ -40,8 +41,9 @@ def shown_failures(about: str, kind: Kind = "table") -> Iterator[None]:
     except Exception as error:
         # A frame that is computed while it is written fails here with the error of the asset's own code.
         lines = str(error).strip().splitlines() or [""]
+        text = f"{_JAVA} ({lines[0]})" if "JAVA_GATEWAY_EXITED" in lines[0] else f"{type(error).__name__}: {lines[0]}"
         metadata = {kind: dg.MetadataValue.text(about), "error_type": dg.MetadataValue.text(type(error).__name__)}
-        raise dg.Failure(description=f"{kind} {about}: {type(error).__name__}: {lines[0]}", metadata=metadata) from error
+        raise dg.Failure(description=f"{kind} {about}: {text}", metadata=metadata) from error
 
 
 def may_pass(error: DuckLakeError) -> bool:

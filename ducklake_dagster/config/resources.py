@@ -8,13 +8,13 @@ import sys
 import threading
 from abc import abstractmethod
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import dagster as dg
-from pydantic import Field, PrivateAttr
+from pydantic import BaseModel, Field, PrivateAttr
 
 from ducklake_core.errors import AlreadyExistsError, CatalogUnavailableError, CatalogVersionError, DuckLakeError, NotALakeError, UsageError
 from ducklake_dagster.config.catalogs import (
@@ -39,6 +39,8 @@ _OPEN: OrderedDict[str, DuckLake] = OrderedDict()
 
 # Options of Dagster's commands for the working directory of a code location.
 _OPTIONS = ("-d", "--working-directory")
+# Fields of the resource that may be variables of the environment, besides those of the catalog and the storage.
+_PLAIN_FIELDS = ("allowed_paths", "base_directory")
 
 
 class _Storage(SecretiveConfig):
@@ -235,12 +237,15 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     def connect(self) -> DuckLake:
         """Return the lake, which is opened on first use and then kept.
 
+        Outside of a run, such as in a script, variables of the environment (``dg.EnvVar``) are read here.
+
         Raises:
+            UsageError: A variable of the environment is not set.
             NotALakeError: The database holds no lake, and ``create_if_missing`` is False.
             CatalogUnavailableError: The database cannot be reached.
         """
         if self._lake is None:
-            self._lake = self._open()
+            self._lake = self._with_variables()._open()  # noqa: SLF001 - an object of this class
         lake: DuckLake = self._lake
         return lake
 
@@ -252,9 +257,24 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
             CatalogUnavailableError: The database cannot be reached.
         """
         if self._lake is None:
-            self._lake = self._connect()
+            self._lake = self._with_variables()._connect()  # noqa: SLF001 - an object of this class
         lake: DuckLake = self._lake
         return lake
+
+    def _with_variables(self) -> DuckLakeResource:
+        """Return the resource with the values of environment variables; the resource itself if it has none, as in a run.
+
+        Raises:
+            UsageError: A variable is not set.
+        """
+        names = [*_variables([self.catalog, self.storage, *(getattr(self, name) for name in _PLAIN_FIELDS)])]
+        unset = [name for name in names if name not in os.environ]
+        if unset:
+            raise UsageError(
+                f"environment variable {unset[0]} of DuckLakeResource is not set. Set it before connect(), or pass the value itself",
+                variable=unset[0],
+            )
+        return self.process_config_and_initialize() if names else self
 
     def is_known_to_differ_from(self, other: DuckLakeResource) -> bool:
         """Return whether :meth:`keep_as_different_from` was called for the lakes that both resources have open."""
@@ -445,6 +465,20 @@ def _value_of(variable: dg.EnvVar) -> str:
             variable=name,
         )
     return value
+
+
+def _variables(value: Any) -> Iterator[str]:
+    """Yield the names of the environment variables in a setting."""
+    # dg.EnvVar is a string, and dg.EnvVar.int(...) a number of a class that is not public.
+    if isinstance(value, (str, int)) and hasattr(value, "env_var_name"):
+        yield value.env_var_name
+    elif isinstance(value, BaseModel):
+        yield from _variables({name: getattr(value, name) for name in type(value).model_fields})
+    elif isinstance(value, Mapping):
+        yield from _variables(list(value.values()))
+    elif isinstance(value, (list, tuple)):
+        for one in value:
+            yield from _variables(one)
 
 
 def _merged(fields: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:

@@ -40,7 +40,7 @@ def test_changed_partitions_are_checked(lake_resource: DuckLakeResource, instanc
     lake.write("days", rows(KEYS, 100), partition_by=["day"])
     first = tick()
     assert first["days", "row_count_change"] == (True, "700 rows in 7 partitions, none known before")
-    assert first["plain", "row_count_change"] == (False, "table main.plain does not exist")
+    assert first["plain", "row_count_change"] == (False, "table main.plain does not exist. Materialise plain first")
     assert tick() == {}
     lake.write("days", rows(KEYS[1:2], 1), mode="overwrite", where=f"day = DATE '{KEYS[1]}'")
     lake.set_comment("days", "changes no row")

@@ -136,7 +136,7 @@ def test_no_file_is_read_and_a_missing_table_does_not_stop_the_others(run: Run, 
     found = {(check.asset_key.to_user_string(), check.check_name): check for check in result.get_asset_check_evaluations()}
     assert found["things", "row_count_change"].passed
     assert found["things", "null_fraction"].passed
-    assert found["elsewhere", "row_count_change"].description == "table no.elsewhere does not exist"
+    assert found["elsewhere", "row_count_change"].description == "table no.elsewhere does not exist. Materialise elsewhere first"
 
 
 @pytest.mark.parametrize("severity", list(dg.AssetCheckSeverity))

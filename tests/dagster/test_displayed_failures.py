@@ -19,6 +19,7 @@ from ducklake_core import DuckLake
 from ducklake_core.errors import CatalogError, CatalogUnavailableError, StorageError
 from ducklake_core.storage.stores import classify_store_error
 from ducklake_dagster import DuckLakeIOManager, DuckLakeResource, LocalStorage, MySQLCatalog, PostgresCatalog, S3Storage, SqliteCatalog
+from ducklake_dagster.config.errors import shown_failures
 from tests.dagster.conftest import QUIET
 from tests.support.postgres import PostgresServer
 from tests.support.s3 import BUCKET, S3Server
@@ -169,6 +170,12 @@ def test_errors_of_a_frame_that_is_computed_while_it_is_written_are_shown_first(
     assert "division by zero" in first
     assert computed == 2, "the asset's own errors are retried"
     assert metadata["table"] == "main.things"
+
+
+def test_a_missing_java_names_what_to_install() -> None:
+    with pytest.raises(dg.Failure) as caught, shown_failures("main.t"):
+        raise RuntimeError("[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number.")
+    assert str(caught.value.description).startswith("table main.t: Java 17 or newer is needed: install a JDK and set JAVA_HOME")
 
 
 def test_mysql_errors_of_login_and_database_name_what_to_do() -> None:

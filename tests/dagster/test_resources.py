@@ -198,6 +198,23 @@ def test_environment_variables_are_read_at_run_time(run: Run, tmp_path: Path, mo
     assert (tmp_path / "env.sqlite").exists()
 
 
+def test_scripts_read_environment_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lake() -> DuckLakeResource:
+        storage = LocalStorage(data_path=dg.EnvVar("LAKE_FILES"))
+        return DuckLakeResource(catalog=dg.EnvVar("LAKE_ADDRESS"), storage=storage, create_if_missing=True)
+
+    monkeypatch.setenv("LAKE_FILES", f"{tmp_path}/files/")
+    with pytest.raises(UsageError, match=r"environment variable LAKE_ADDRESS of DuckLakeResource is not set"):
+        lake().connect()
+    monkeypatch.setenv("LAKE_ADDRESS", f"sqlite:///{tmp_path}/lake.sqlite")
+    assert lake().connect().info.data_path == f"{tmp_path}/files/"
+    assert lake().connect_to_existing().info.data_path == f"{tmp_path}/files/"
+    with pytest.raises(UsageError, match="environment variable NO_PORT"):
+        DuckLakeResource(
+            catalog=PostgresCatalog(host="h", database="d", user="u", port=dg.EnvVar.int("NO_PORT")), storage=LocalStorage()
+        ).connect()
+
+
 def test_importing_the_package_loads_no_engine_and_no_database() -> None:
     program = (
         "import sys, ducklake_dagster\n"
