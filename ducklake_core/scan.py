@@ -30,6 +30,7 @@ from ducklake_core.planning.plan import (
     ScanProjection,
     feed_arrow_schema,
     limited_plan,
+    with_virtual,
 )
 from ducklake_core.planning.planner import feed_columns, plan_changes, plan_scan, scan_columns
 from ducklake_core.storage.filesystems import Storage
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from ducklake_core.format.expressions.conditions import Column, Condition
+    from ducklake_core.format.types.schema import Schema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +71,7 @@ class Scan(Readable):
         reader: Opens a read transaction on the catalog.
         storage: Opens files.
         overlay: Adds the changes of an open transaction to each plan.
+        pushed: Further condition, from the query of a library that reads the rows lazily.
     """
 
     table: TableState
@@ -78,6 +81,7 @@ class Scan(Readable):
     reader: Callable[[], AbstractContextManager[CatalogReader]] = field(repr=False)
     storage: Storage = field(repr=False)
     overlay: Callable[[ScanPlan], ScanPlan] | None = field(default=None, repr=False)
+    pushed: Predicate | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         return scan_text(self.table, self.columns, self.where, self.row_limit)
@@ -90,13 +94,23 @@ class Scan(Readable):
 
         Some libraries open several streams and read only the schema of most of them.
         """
+        return pa.RecordBatchReader.from_batches(self._arrow_schema(), self.to_batches()).__arrow_c_stream__(requested_schema)
+
+    def _arrow_schema(self) -> pa.Schema:
+        """Return the schema of the rows, without a plan."""
         columns, virtual = scan_columns(self.table.schema, self.columns)
         schema = ScanProjection(
             table=self.table.qualified_name, snapshot_id=self.table.snapshot_id, schema=columns, read_schema=columns, virtual=virtual
         ).arrow_schema()
         names = schema.names if self.columns is None else self._ordered_names(schema.names)
-        schema = pa.schema([schema.field(name) for name in names])
-        return pa.RecordBatchReader.from_batches(schema, self.to_batches()).__arrow_c_stream__(requested_schema)
+        return pa.schema([schema.field(name) for name in names])
+
+    def _lazy_columns(self) -> tuple[Schema, pa.Schema]:
+        return with_virtual(self.table.schema), self._arrow_schema()
+
+    def _selected(self, columns: Sequence[str], predicate: Predicate | None) -> pa.RecordBatchReader:
+        # A limit counts rows before the condition of the query.
+        return replace(self, columns=columns, pushed=predicate if self.row_limit is None else None).to_reader()
 
     def limit(self, n: int) -> Scan:
         """Return the same scan limited to ``n`` rows. No order is defined; files that are not needed are not opened.
@@ -155,7 +169,7 @@ class Scan(Readable):
 
     def _plan(self, columns: Sequence[str] | None, virtual: Sequence[str] = ()) -> ScanPlan:
         with self.reader() as reader:
-            plan = plan_scan(reader, self.table, columns, self.where, virtual=virtual)
+            plan = plan_scan(reader, self.table, columns, self.where, virtual=virtual, pushed=self.pushed)
         return self._finished(plan)
 
     def _finished(self, plan: ScanPlan) -> ScanPlan:
@@ -303,8 +317,15 @@ class ChangeFeed(Readable):
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return a new stream of the changes in Arrow's PyCapsule protocol, planned when the first batch is requested."""
-        schema = feed_arrow_schema(feed_columns(self.table, self.kind, self.columns))
-        return pa.RecordBatchReader.from_batches(schema, self.to_batches()).__arrow_c_stream__(requested_schema)
+        return pa.RecordBatchReader.from_batches(self._lazy_columns()[1], self.to_batches()).__arrow_c_stream__(requested_schema)
+
+    def _lazy_columns(self) -> tuple[Schema, pa.Schema]:
+        columns = feed_columns(self.table, self.kind, self.columns)
+        return columns, feed_arrow_schema(columns)
+
+    def _selected(self, columns: Sequence[str], predicate: Predicate | None) -> pa.RecordBatchReader:
+        is_whole = self.row_limit is None and self.where is None
+        return replace(self, columns=columns, where=predicate if is_whole else self.where).to_reader()
 
     def limit(self, n: int) -> ChangeFeed:
         """Return the same feed limited to ``n`` changes. No order is defined; reading stops when enough changes are found.

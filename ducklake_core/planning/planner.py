@@ -20,6 +20,7 @@ from ducklake_core.errors import CatalogCorruptError, UnsupportedFeatureError, U
 from ducklake_core.format.expressions import pruning
 from ducklake_core.format.expressions.conditions import Column, Condition, bind
 from ducklake_core.format.expressions.predicates import And, Predicate, as_filter, conjunction
+from ducklake_core.format.expressions.ranges import all_of
 from ducklake_core.format.files.data_files import ColumnStatistics, DataFile, DeleteFile
 from ducklake_core.format.files.paths import file_name
 from ducklake_core.format.layout.transforms import partition_must_match
@@ -73,6 +74,7 @@ def plan_scan(
     where: str | Predicate | Condition | Column | None = None,
     *,
     virtual: Sequence[str] = (),
+    pushed: Predicate | None = None,
 ) -> ScanPlan:
     """Plan a read of a table at the snapshot of its state.
 
@@ -83,6 +85,7 @@ def plan_scan(
             counts as such unless the table has a column of that name.
         where: Rows to keep: SQL text or a predicate; it may name virtual columns too. All rows when None.
         virtual: Further virtual columns to return; the table may have columns of the same names.
+        pushed: Further condition, bound to the table's columns; none by default.
 
     Raises:
         NotFoundError: A column does not exist.
@@ -94,7 +97,9 @@ def plan_scan(
     wanted_virtual = (*named_virtual, *(name for name in virtual if name not in named_virtual))
     _check_projection((*schema.names, *named_virtual), virtual)
     condition = without_macro_calls(where, lambda: macros(reader, table.snapshot_id))
-    predicate = None if condition is None else as_filter(bind(condition, with_virtual(table.schema)))
+    parts = [] if condition is None else [bind(condition, with_virtual(table.schema))]
+    parts += [] if pushed is None else [pushed]
+    predicate = as_filter(all_of(parts)) if parts else None
     read_schema = _read_schema(table.schema, schema, predicate)
     is_numbered = FILE_INDEX.name in (*wanted_virtual, *needed_virtual(predicate))
     tasks, lives, report = _tasks(reader, table, read_schema, predicate, is_numbered=is_numbered)

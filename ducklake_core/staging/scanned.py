@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+    from ducklake_core.format.expressions.predicates import Predicate
+
 
 class Scanned(Readable):
     """Base class of tables that are read through scans: :class:`~ducklake_core.table.Table` and tables inside a transaction."""
@@ -50,6 +52,12 @@ class Scanned(Readable):
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Yield all rows in Arrow batches. Memory is limited to a few batches."""
         return self.scan().to_batches()
+
+    def _lazy_columns(self) -> tuple[Schema, pa.Schema]:
+        return self.scan()._lazy_columns()  # noqa: SLF001 - a method of the common base class
+
+    def _selected(self, columns: Sequence[str], predicate: Predicate | None) -> pa.RecordBatchReader:
+        return self.scan()._selected(columns, predicate)  # noqa: SLF001 - a method of the common base class
 
     def to_spark(self, session: SparkSession, *, exact: bool | None = None) -> DataFrame:
         """Return all rows as a lazy Spark DataFrame, classic or Connect.

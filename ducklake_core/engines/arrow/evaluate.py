@@ -22,14 +22,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ducklake_core.engines.arrow import variant_sql
 from ducklake_core.engines.arrow.scalar_functions import FUNCTIONS as random_functions
 from ducklake_core.engines.arrow.scalar_functions import (
     TIMESTAMP_UNITS,
     TypedArray,
     arithmetic,
     as_type,
+    can_cast_variants,
     cast_scalar,
+    compare_variants,
     joined,
     matching,
     nulls,
@@ -487,9 +488,9 @@ def variant_outcome(predicate: VariantComparison | VariantIsNull, batch: Data) -
     try:
         return _outcome(predicate, field.path, array)
     except (SchemaError, UnsupportedFeatureError):
-        if field.cast is None or isinstance(predicate, VariantIsNull) or not variant_sql.is_available():
+        if field.cast is None or isinstance(predicate, VariantIsNull) or not can_cast_variants():
             raise
-        return variant_sql.compare_variants(predicate, array)
+        return compare_variants(predicate, array)
 
 
 def _outcome(predicate: VariantComparison | VariantIsNull, path: tuple[str | int, ...], array: Any) -> pa.BooleanArray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, time
@@ -298,19 +299,34 @@ def arrow_data(data: Any) -> ArrowData:
         if not len(data.columns) and len(data):
             raise no_columns("pandas DataFrame")
     try:
-        if is_a(data, "pandas", "DataFrame"):
-            return _of_pandas(data)
-        if is_a(data, "polars", "DataFrame"):
-            return _of_polars(data)
-        if hasattr(data, "__arrow_c_stream__"):
-            return _of_stream(data)
-        if hasattr(data, "__arrow_c_array__"):
-            return pa.Table.from_batches([pa.record_batch(data)])
+        if (rows := _of_library(data)) is not None:
+            return rows
     except (UsageError, UnsupportedFeatureError):
         raise
     except _FAILURES as error:
         raise UsageError(f"cannot write a {kind_of(data)}: {_reason(error)}", type=kind_of(data)) from error
     raise UsageError(f"cannot write a {kind_of(data)}: {_advice(data)}", type=kind_of(data))
+
+
+def _of_library(data: Any) -> ArrowData | None:
+    """Return the rows of an object of another library, None for other values."""
+    if is_a(data, "pandas", "DataFrame"):
+        return _of_pandas(data)
+    if is_a(data, "polars", "DataFrame"):
+        return _of_polars(data)
+    if is_a(data, "polars", "LazyFrame"):
+        return _of_lazy_polars(data)
+    if is_a(data, "pyarrow", "Dataset"):
+        return _of_stream(data.scanner().to_reader())
+    if is_a(data, "pyarrow", "Scanner"):
+        return _of_stream(data.to_reader())
+    if is_a(data, "pyarrow", "ParquetFile"):
+        return pa.RecordBatchReader.from_batches(data.schema_arrow, data.iter_batches())
+    if hasattr(data, "__arrow_c_stream__"):
+        return _of_stream(data)
+    if hasattr(data, "__arrow_c_array__"):
+        return pa.Table.from_batches([pa.record_batch(data)])
+    return None
 
 
 def _of_stream(data: Any) -> pa.RecordBatchReader:
@@ -381,6 +397,27 @@ def _of_polars(data: Any) -> pa.Table:
     return _table([_huge_column(field, column, huge.get(field.name)) for field, column in zip(rows.schema, rows.columns, strict=True)])
 
 
+def _of_lazy_polars(data: Any) -> pa.RecordBatchReader:
+    """Return the rows of a lazy frame of Polars, whose query runs in batches when the first of them is read."""
+    import polars as pl
+
+    if not hasattr(data, "collect_batches"):
+        raise UsageError("cannot write a polars LazyFrame of this version of polars. Call collect() first", type="polars LazyFrame")
+    schema = _of_polars(pl.DataFrame(schema=data.collect_schema())).schema
+    if not schema.names:
+        raise no_columns("polars LazyFrame")
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        with warnings.catch_warnings():
+            # With the configuration warn_unstable, polars warns about this method.
+            warnings.simplefilter("ignore")
+            frames = data.collect_batches(lazy=True)
+        for frame in frames:
+            yield from _of_polars(frame).cast(schema).to_batches()
+
+    return pa.RecordBatchReader.from_batches(schema, batches())
+
+
 def _huge_column(field: Any, digits: Any, kind: str | None) -> tuple[Any, Any]:
     if kind is None:
         return field, digits
@@ -390,8 +427,6 @@ def _huge_column(field: Any, digits: Any, kind: str | None) -> tuple[Any, Any]:
 def _advice(data: object) -> str:
     if type(data).__name__ in ("Series", "ChunkedArray"):
         return _ONE_COLUMN
-    if is_a(data, "polars", "LazyFrame"):
-        return "call collect() first"
     if isinstance(data, Mapping):
         return "pass a table of columns, such as pyarrow.table(...), or a list with one dict for each row"
     if isinstance(data, Iterator):

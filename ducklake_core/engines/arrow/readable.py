@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from importlib import import_module
 from types import ModuleType
@@ -13,13 +13,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ducklake_core.errors import UnsupportedFeatureError, UsageError
-from ducklake_core.format.types.schema import ArrowType
+from ducklake_core.format.types.schema import ArrowType, Schema
 from ducklake_core.format.types.text import shown
 
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
+    import pyarrow.dataset as pds
     from duckdb import DuckDBPyConnection, DuckDBPyRelation
+
+    from ducklake_core.format.expressions.predicates import Predicate
 
 
 DtypeBackend: TypeAlias = Literal["numpy", "numpy_nullable", "pyarrow"]
@@ -86,19 +89,57 @@ class Readable(ABC):
             UnsupportedFeatureError: Polars is not installed or older than 2.0, or has no type for the values of a column.
         """
 
-        polars = _optional("polars", "to_polars", "pip install 'ducklake-dagster[polars]'")
-        if int(polars.__version__.partition(".")[0]) < _MIN_POLARS:
-            # Earlier versions turn a stream into columns of Python objects, or nested JSON into strings.
-            message = (
-                f"to_polars() needs polars {_MIN_POLARS} or later, not {polars.__version__}. Run pip install 'ducklake-dagster[polars]'"
-            )
-            raise UnsupportedFeatureError(message, package="polars")
+        polars = _polars("to_polars")
         reader = self.to_reader()
         check_intervals(reader.schema, "polars")
         narrow = with_narrow_decimals(reader)
         # Polars replaces errors of a stream that it reads by its own; a narrowed stream, which may raise, is read here.
         frame: pl.DataFrame = polars.DataFrame(reader if narrow is reader else narrow.read_all())
         return frame
+
+    def to_polars_lazy(self) -> pl.LazyFrame:
+        """Return the rows as a lazy frame of Polars, which reads the columns that a query needs, in batches, each time it runs.
+
+        Comparisons with constants, ``is_in``, ``is_between``, ``is_null``, ``starts_with`` and their combinations skip files, as in
+        ``where``; Polars evaluates all conditions. Integers of 128 bits come as decimals of 38 digits.
+
+        Raises:
+            UnsupportedFeatureError: Polars is not installed or older than 2.0, or has no type for a column.
+        """
+        polars = _polars("to_polars_lazy")
+        from ducklake_core.engines.arrow.pushdown import lazy_polars
+
+        columns, schema = self._lazy_columns()
+        check_intervals(schema, "polars")
+        return lazy_polars(polars, columns, schema, self._selected, repr(self))
+
+    def to_dataset(self) -> pds.Dataset:
+        """Return the rows as a pyarrow dataset, for ``to_table``, ``to_batches``, ``scanner``, ``head``, ``count_rows``, ``filter`` and
+        libraries that scan datasets.
+
+        Each scan reads its own columns in batches; comparisons with constants, ``isin``, ``is_null`` and their combinations skip files,
+        as in ``where``. Deletes and inlined rows are applied, so that the dataset has no fragments for other programs to read: functions
+        of pyarrow that bypass the scanner, such as ``Scanner.from_dataset``, raise an error. ``join`` and ``sort_by`` work in memory.
+        """
+        from ducklake_core.engines.arrow.pushdown import LazyDataset
+
+        return LazyDataset(*self._lazy_columns(), self._selected)
+
+    def _lazy_columns(self) -> tuple[Schema, pa.Schema]:
+        """Return the columns by which :meth:`_selected` may skip files, and all columns in Arrow."""
+        return Schema(), self.to_reader().schema
+
+    def _selected(self, columns: Sequence[str], predicate: Predicate | None) -> pa.RecordBatchReader:
+        """Return some columns of the rows.
+
+        Args:
+            columns: Names of columns, in order.
+            predicate: Condition on columns of :meth:`_lazy_columns`; rows for which it is not true may be left out.
+        """
+        del predicate
+        reader = self.to_reader()
+        schema = pa.schema([reader.schema.field(name) for name in columns])
+        return pa.RecordBatchReader.from_batches(schema, (batch.select(columns) for batch in reader))
 
     def to_duckdb(self, connection: DuckDBPyConnection | None = None) -> DuckDBPyRelation:
         """Return the rows as a DuckDB relation, which reads them again each time it runs.
@@ -140,6 +181,15 @@ class _Closable:
         close = getattr(self.batches, "close", None)
         if close is not None:
             close()
+
+
+def _polars(method: str) -> ModuleType:
+    polars = _optional("polars", method, "pip install 'ducklake-dagster[polars]'")
+    if int(polars.__version__.partition(".")[0]) < _MIN_POLARS:
+        # Earlier versions turn a stream into columns of Python objects, or nested JSON into strings.
+        message = f"{method}() needs polars {_MIN_POLARS} or later, not {polars.__version__}. Run pip install 'ducklake-dagster[polars]'"
+        raise UnsupportedFeatureError(message, package="polars")
+    return polars
 
 
 def _optional(package: str, method: str, install: str) -> ModuleType:

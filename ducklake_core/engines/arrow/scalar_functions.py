@@ -8,16 +8,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import partial, reduce
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ducklake_core.engines.arrow import variant_sql
+from ducklake_core.engines.duckdb_instance import INEXACT_IN_ARROW, require_duckdb, shared_connection, variant_of
 from ducklake_core.errors import DuckLakeError, SchemaError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.expressions.comparison import integer_range
 from ducklake_core.format.expressions.literals import text_literal
+from ducklake_core.format.expressions.predicates import VariantComparison
+from ducklake_core.format.expressions.sql import nested_sql
 from ducklake_core.format.types.data_types import (
     BLOB,
     BOOLEAN,
@@ -60,7 +63,7 @@ from ducklake_core.format.types.data_types import (
     decimal_result,
 )
 from ducklake_core.format.types.names import folded
-from ducklake_core.format.types.schema import to_arrow_type
+from ducklake_core.format.types.schema import duckdb_type, to_arrow_type
 from ducklake_core.format.values.arrow_cast import cast_array, cast_leaf, from_values
 from ducklake_core.format.values.leaf_values import python_values
 from ducklake_core.format.values.temporal import INFINITE_DAYS, instant, wall_clock, zoned_text
@@ -117,8 +120,8 @@ def cast_scalar(array: Any, held: DataType, wanted: DataType, *, lenient: bool =
         return array
     if _same_values(held, wanted):
         return cast_array(array, Field(id=0, name="value", type=wanted))
-    if held == VARIANT and variant_sql.is_available():
-        return variant_sql.cast_variants(array, wanted, lenient=lenient)
+    if held == VARIANT and can_cast_variants():
+        return cast_variants(array, wanted, lenient=lenient)
     # Before any value is read: an empty batch must reject an unsupported cast too (check_scalar).
     _check(held, wanted, lenient=lenient)
     if array.null_count == len(array):
@@ -731,3 +734,60 @@ def _wider(one: TypedArray, two: TypedArray) -> TypedArray:
     if found is None:
         raise UnsupportedFeatureError(f"{one.type} and {two.type} in one CASE or COALESCE")
     return TypedArray(None, found)
+
+
+def can_cast_variants() -> bool:
+    """Return whether DuckDB is installed, whose casts of variants have rules for objects, arrays and every pair of types."""
+    return find_spec("duckdb") is not None
+
+
+def compare_variants(predicate: VariantComparison, array: Any) -> pa.BooleanArray:
+    """Return the outcome of a comparison for every variant.
+
+    Args:
+        predicate: The comparison; its column is the array.
+        array: The variants.
+
+    Raises:
+        UnsupportedFeatureError: DuckDB is not installed, or has no such cast.
+        SchemaError: A value cannot be cast; the message contains DuckDB's reason.
+    """
+    field = predicate.left
+    named = replace(predicate, left=replace(field, column=replace(field.column, path=("v",))))
+    return _computed_by_duckdb(nested_sql(named, "duckdb"), array).cast(pa.bool_())
+
+
+def cast_variants(array: Any, wanted: DataType, *, lenient: bool) -> Any:
+    """Return variants as values of a type, in its logical Arrow form.
+
+    Args:
+        array: The variants.
+        wanted: The type.
+        lenient: Whether values that cannot be cast become NULL, as with TRY_CAST.
+
+    Raises:
+        UnsupportedFeatureError: DuckDB is not installed, or has no such cast.
+        SchemaError: A value cannot be cast; the message contains DuckDB's reason.
+    """
+    sql = f"{'TRY_CAST' if lenient else 'CAST'}(v AS {duckdb_type(wanted)})"
+    if wanted in INEXACT_IN_ARROW:
+        sql = f"CAST({sql} AS VARCHAR)"
+    found = _computed_by_duckdb(sql, array)
+    return found.cast(pa.string()) if wanted == VARCHAR else cast_array(found, Field(id=0, name="value", type=wanted))
+
+
+def _computed_by_duckdb(sql: str, array: Any) -> Any:
+    duckdb = require_duckdb()
+    rows = pa.table({"c0": array.storage if isinstance(array, pa.ExtensionArray) else array})
+    # The conversion rejects NULL binaries, so that a NULL variant must not reach it.
+    value = f"CASE WHEN c0 IS NULL THEN NULL ELSE {variant_of('c0')} END AS v"
+    with shared_connection() as connection:
+        connection.register("__ducklake_variants", rows)
+        try:
+            # DuckDB keeps the row order of a scan of Arrow data, so that the results line up with the input.
+            found = connection.sql(f"SELECT {sql} AS found FROM (SELECT {value} FROM __ducklake_variants)").to_arrow_table()  # noqa: S608
+        except duckdb.NotImplementedException as problem:
+            raise UnsupportedFeatureError(f"{sql}: {str(problem).splitlines()[0]}", expression=sql) from problem
+        except duckdb.Error as problem:
+            raise SchemaError(f"{sql}: {str(problem).splitlines()[0]}", expression=sql) from problem
+    return found.column("found").combine_chunks()

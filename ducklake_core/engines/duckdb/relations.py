@@ -1,12 +1,11 @@
 """Expose tables to DuckDB as Arrow streams, and translate the filters that it pushes down.
 
-DuckDB pushes a filter down as a pyarrow expression. The parts of it that :func:`_predicate` supports prune files, and every batch is
-filtered with the whole expression afterwards.
+DuckDB pushes a filter down as a pyarrow expression. The parts of it that ``engines.arrow.pushdown`` supports prune files, and every
+batch is filtered with the whole expression afterwards.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -14,11 +13,10 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.dataset as pds
 
+from ducklake_core.engines.arrow.pushdown import FilterColumns, columns_at, parsed_arrow, predicate_of
 from ducklake_core.engines.arrow.readable import with_integer_strings
 from ducklake_core.engines.duckdb.functions import taken_in
-from ducklake_core.errors import UnsupportedFeatureError
-from ducklake_core.format.expressions.predicates import ColumnReference, Comparison, InList, IsNull, Literal, Operator, Predicate
-from ducklake_core.format.expressions.ranges import all_of, any_of
+from ducklake_core.format.expressions.predicates import Predicate
 from ducklake_core.format.types.data_types import (
     BOOLEAN,
     DATE,
@@ -34,59 +32,11 @@ from ducklake_core.format.types.data_types import (
 )
 from ducklake_core.format.types.names import quoted_path
 from ducklake_core.format.types.schema import Schema, duckdb_type, to_arrow_schema
-from ducklake_core.format.values.leaf_values import python_values
 
 _ONE_IN = 5
 """DuckDB expects one in this many rows to satisfy a condition that it knows nothing about."""
 ReadRows: TypeAlias = Callable[[Sequence[str], Predicate | None], pa.RecordBatchReader]
 """Reads columns of a table, in this order; it may skip rows for which the predicate is not true."""
-
-_OPERATORS: dict[str, Operator] = {
-    "equal": "=",
-    "not_equal": "<>",
-    "less": "<",
-    "less_equal": "<=",
-    "greater": ">",
-    "greater_equal": ">=",
-}
-_TOKEN = re.compile(r"^(\w+): '([^'\n]*)'$", re.MULTILINE)
-_Node: TypeAlias = "_Call | _Column | pa.Array"
-"""Part of a filter; an array of one value is a literal."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Call:
-    function: str
-    operands: tuple[_Node, ...]
-    options: Any = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Column:
-    index: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Columns:
-    """The columns of a filter: their fields, and their types in Arrow."""
-
-    fields: Sequence[Field]
-    schema: pa.Schema
-
-    def reference(self, column: _Column) -> ColumnReference:
-        field = self.fields[column.index]
-        return ColumnReference(column_id=field.id, path=(field.name,), type=field.type)
-
-    def literals(self, column: _Column, values: pa.Array) -> tuple[Literal, ...]:
-        """Return constants next to a column; none if one is NULL or of another type."""
-        field, wanted = self.fields[column.index], self.schema.field(column.index).type
-        given = values.type
-        if pa.types.is_timestamp(given) and pa.types.is_timestamp(wanted) and given.tz and wanted.tz:
-            # Both hold instants; the zone is for display.
-            given = pa.timestamp(given.unit, wanted.tz)
-        if values.null_count or given != wanted:
-            return ()
-        return tuple(Literal(value=value, type=field.type) for value in python_values(values, field.type))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,10 +96,10 @@ class TableDataset(pds.Dataset):  # type: ignore[misc]
     def read(self, columns: Sequence[str], filter: Any) -> pa.RecordBatchReader:  # noqa: A002
         """Return the rows that a scan gives."""
         try:
-            parsed = None if filter is None else _parsed(filter)
+            parsed = None if filter is None else parsed_arrow(filter, lambda name: int(name.removeprefix("c")))
             # DuckDB 2.0 does not request the columns of a filter that it needs for nothing else; 1.5 does.
-            needed = list(dict.fromkeys((*columns, *_column_names(parsed))))
-            predicate = None if parsed is None else _predicate(parsed, _Columns(self._fields, self._schema))
+            needed = list(dict.fromkeys((*columns, *(f"c{index}" for index in columns_at(parsed)))))
+            predicate = None if parsed is None else predicate_of(parsed, FilterColumns(self._fields, self._schema))
             reader = with_integer_strings(self._source.read([self._fields[int(name[1:])].name for name in needed], predicate))
         except Exception as error:
             self._failures.first = self._failures.first or error
@@ -232,68 +182,3 @@ def _shared_schema(columns: Schema) -> pa.Schema:
     nothing = pa.RecordBatchReader.from_batches(plain, iter(()))
     shared = with_integer_strings(nothing).schema
     return pa.schema([one.with_name(f"c{place}").with_nullable(True) for place, one in enumerate(shared)])
-
-
-def _parsed(expression: Any) -> _Node:
-    """Return the structure of an Arrow expression, which pyarrow exposes only in the form that it pickles.
-
-    That form is a record batch of the literals and the options, with the calls in the metadata of its schema, in prefix notation.
-    """
-    _, (buffer,) = expression.__reduce__()
-    with pa.ipc.open_file(buffer) as file:
-        batch = file.get_batch(0)
-    _, _, metadata = batch.schema.to_string(truncate_metadata=False, show_field_metadata=False).partition("-- schema metadata --\n")
-    tokens = iter(_TOKEN.findall(metadata))
-    return _node(next(tokens), tokens, batch)
-
-
-def _node(token: tuple[str, str], tokens: Iterator[tuple[str, str]], batch: pa.RecordBatch) -> _Node:
-    kind, value = token
-    if kind == "field_ref":
-        return _Column(int(value.removeprefix("c")))
-    if kind == "literal":
-        return batch.column(int(value))
-    if kind != "call":
-        raise UnsupportedFeatureError(f"DuckDB passed a filter with a {kind}, which is not supported. Write the condition differently")
-    operands: list[_Node] = []
-    options = None
-    while (token := next(tokens))[0] != "end":
-        if token[0] == "options":
-            options = batch.column(int(token[1]))
-        else:
-            operands.append(_node(token, tokens, batch))
-    return _Call(function=value, operands=tuple(operands), options=options)
-
-
-def _column_names(node: _Node | None) -> Iterator[str]:
-    if isinstance(node, _Column):
-        yield f"c{node.index}"
-    elif isinstance(node, _Call):
-        for operand in node.operands:
-            yield from _column_names(operand)
-
-
-def _predicate(node: _Node, columns: _Columns) -> Predicate | None:
-    """Return the supported parts of a filter, None when there are none."""
-    if not isinstance(node, _Call):
-        return None
-    match node.function, node.operands:
-        case "and_kleene" | "or_kleene", operands:
-            found = [_predicate(operand, columns) for operand in operands]
-            known = [part for part in found if part is not None]
-            if node.function == "and_kleene":
-                return all_of(known) if known else None
-            return any_of(known) if len(known) == len(found) else None
-        case "if_else", (_Call(function="is_valid"), _Call(function="is_in") as part, pa.Array()):
-            # DuckDB 2.0: NULL for NULL, the list otherwise.
-            return _predicate(part, columns)
-        case "is_null", (_Column() as column,):
-            return IsNull(operand=columns.reference(column))
-        case "is_in", (_Column() as column,):
-            values = columns.literals(column, node.options.field("value_set").flatten())
-            return InList(operand=columns.reference(column), values=values) if values else None
-        case function, (_Column() as column, pa.Array() as literal) if function in _OPERATORS:
-            values = columns.literals(column, literal)
-            return Comparison(left=columns.reference(column), operator=_OPERATORS[function], right=values[0]) if values else None
-        case _:
-            return None
