@@ -67,6 +67,8 @@ from ducklake_core.transaction import Transaction, autocommit, write
 from ducklake_core.view import View, ViewDefinition
 
 if TYPE_CHECKING:
+    import os
+
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
@@ -106,15 +108,15 @@ class DuckLake:
     @classmethod
     def create(
         cls,
-        catalog: str,
+        catalog: str | os.PathLike[str],
         *,
-        data_path: str | None = None,
+        data_path: str | os.PathLike[str] | None = None,
         metadata_schema: str | None = None,
         storage_options: Mapping[str, Mapping[str, object]] | None = None,
         relative_data_path: bool = False,
         encrypted: bool = False,
         indexes: bool = True,
-        allowed_paths: str | Sequence[str] = (),
+        allowed_paths: Paths = (),
         version: Literal["1.0", "1.1"] = "1.0",
     ) -> DuckLake:
         """Create a new lake with an empty schema ``main``.
@@ -122,7 +124,8 @@ class DuckLake:
         Args:
             catalog: SQLAlchemy URL (``sqlite:///lake.sqlite``, ``postgresql+psycopg://...``, ``mysql+pymysql://...``,
                 ``duckdb:///lake.ducklake``) or a DuckDB ATTACH target (``ducklake:sqlite:lake.sqlite``, ``ducklake:postgres:dbname=lake
-                host=...``, ``ducklake:mysql:db=lake host=...``, ``ducklake:lake.ducklake``).
+                host=...``, ``ducklake:mysql:db=lake host=...``, ``ducklake:lake.ducklake``). A ``pathlib.Path`` is a SQLite or DuckDB
+                file; the name of a new SQLite file ends with ``.sqlite``, ``.sqlite3`` or ``.db``.
             data_path: Directory or object store prefix for data files. A relative path is resolved against the working directory and
                 stored as an absolute path. Required, except with a DuckDB file, where it defaults to ``<file>.files/``.
             metadata_schema: Schema of the PostgreSQL database or DuckDB file that holds the catalog tables. Default: ``public`` or
@@ -147,7 +150,7 @@ class DuckLake:
             UsageError: An argument is invalid, or ``data_path`` is missing.
         """
         arguments.check_flags(relative_data_path=relative_data_path, encrypted=encrypted, indexes=indexes)
-        data_path = arguments.optional(storable, "data_path", data_path)
+        data_path = arguments.optional(arguments.path, "data_path", data_path)
         database = Database(parse_catalog_url(catalog, metadata_schema))
         allowed, options = check_allowed(allowed_paths), _storage_options(storage_options)
         info = create_catalog(
@@ -163,13 +166,13 @@ class DuckLake:
     @classmethod
     def connect(
         cls,
-        catalog: str,
+        catalog: str | os.PathLike[str],
         *,
-        data_path: str | None = None,
+        data_path: str | os.PathLike[str] | None = None,
         override_data_path: bool = False,
         metadata_schema: str | None = None,
         storage_options: Mapping[str, Mapping[str, object]] | None = None,
-        allowed_paths: str | Sequence[str] = (),
+        allowed_paths: Paths = (),
         read_only: bool = False,
     ) -> DuckLake:
         """Open an existing lake. Nothing is created or migrated. Lakes of version 0.1 to 0.4 can be read, but not written.
@@ -195,7 +198,7 @@ class DuckLake:
             UsageError: ``data_path`` differs from the stored one.
         """
         arguments.check_flags(override_data_path=override_data_path, read_only=read_only)
-        data_path = arguments.optional(storable, "data_path", data_path)
+        data_path = arguments.optional(arguments.path, "data_path", data_path)
         database = Database(parse_catalog_url(catalog, metadata_schema), read_only=read_only)
         allowed, options = check_allowed(allowed_paths), _storage_options(storage_options)
         info = replace(open_catalog(database, data_path, override_data_path), allowed_paths=allowed)
@@ -204,17 +207,17 @@ class DuckLake:
     @classmethod
     def open(
         cls,
-        catalog: str,
+        catalog: str | os.PathLike[str],
         *,
         create: bool = False,
-        data_path: str | None = None,
+        data_path: str | os.PathLike[str] | None = None,
         override_data_path: bool = False,
         metadata_schema: str | None = None,
         storage_options: Mapping[str, Mapping[str, object]] | None = None,
         relative_data_path: bool = False,
         encrypted: bool = False,
         indexes: bool = True,
-        allowed_paths: str | Sequence[str] = (),
+        allowed_paths: Paths = (),
         read_only: bool = False,
         version: Literal["1.0", "1.1"] | None = None,
     ) -> DuckLake:
@@ -311,7 +314,7 @@ class DuckLake:
     def __reduce__(self) -> tuple[Any, ...]:
         return (DuckLake, (self._database, self._info, self._storage))
 
-    def reopen(self, *, data_path: str | None = None, override_data_path: bool = False) -> DuckLake:
+    def reopen(self, *, data_path: str | os.PathLike[str] | None = None, override_data_path: bool = False) -> DuckLake:
         """Open the lake again with the connections of this object. Reads version, data path and encryption again.
 
         Args:
@@ -323,7 +326,7 @@ class DuckLake:
             UsageError: ``data_path`` differs from the stored one.
         """
         arguments.check_flags(override_data_path=override_data_path)
-        data_path = arguments.optional(storable, "data_path", data_path)
+        data_path = arguments.optional(arguments.path, "data_path", data_path)
         info = replace(open_catalog(self._database, data_path, override_data_path), allowed_paths=self._info.allowed_paths)
         return DuckLake(self._database, info, self._storage)
 
@@ -351,7 +354,7 @@ class DuckLake:
 
         Args:
             name: ``table`` or ``schema.table``.
-            at: Snapshot id, or a time with a zone; the newest snapshot when None (the default).
+            at: Snapshot id, or a time (:data:`At`); the newest snapshot when None (the default).
         """
         try:
             self._state(name, at, suggest=False)
@@ -562,7 +565,7 @@ class DuckLake:
         """Return a snapshot: by default the newest, otherwise the one with an id or the last one before a time.
 
         Args:
-            at: Snapshot id, or a time with a zone for the last snapshot at or before it. Default: the newest snapshot.
+            at: Snapshot id, or a time (:data:`At`) for the last snapshot at or before it. Default: the newest snapshot.
 
         Raises:
             NotFoundError: The snapshot does not exist or has expired.
@@ -643,7 +646,7 @@ class DuckLake:
         """Return the whole lake at one snapshot, read only. Tables, views and listings all show the same state.
 
         Args:
-            at: Snapshot id, or a time with a zone for the last snapshot at or before it; None for the newest.
+            at: Snapshot id, or a time (:data:`At`) for the last snapshot at or before it; None for the newest.
 
         Raises:
             NotFoundError: The snapshot does not exist or has expired.
@@ -672,7 +675,7 @@ class DuckLake:
         """Return all schemas by name.
 
         Args:
-            at: Snapshot id, or a time with a zone; the newest snapshot when None (the default).
+            at: Snapshot id, or a time (:data:`At`); the newest snapshot when None (the default).
         """
         with self.reader() as reader:
             return reader.schemas(resolve_at(reader, at).id)
@@ -684,7 +687,7 @@ class DuckLake:
 
         Args:
             schema: Name of the schema. Default: all schemas.
-            at: Snapshot id, or a time with a zone; the newest snapshot when None (the default).
+            at: Snapshot id, or a time (:data:`At`); the newest snapshot when None (the default).
 
         Raises:
             NotFoundError: There is no such schema.
@@ -701,7 +704,7 @@ class DuckLake:
 
         Args:
             name: ``table`` or ``schema.table``.
-            at: Snapshot id, or a time with a zone; the newest snapshot when None (the default).
+            at: Snapshot id, or a time (:data:`At`); the newest snapshot when None (the default).
 
         Raises:
             NotFoundError: There is no such table at the snapshot.
@@ -715,7 +718,7 @@ class DuckLake:
         """Return all views by schema and name.
 
         Args:
-            at: Snapshot id, or a time with a zone; the newest snapshot when None (the default).
+            at: Snapshot id, or a time (:data:`At`); the newest snapshot when None (the default).
         """
         with self.reader() as reader:
             return [View(self._context, state) for state in views(reader, resolve_at(reader, at).id)]
@@ -725,7 +728,7 @@ class DuckLake:
 
         Args:
             name: ``view`` (in schema ``main``) or ``schema.view``.
-            at: Snapshot id, or a time with a zone; the newest snapshot when None (the default).
+            at: Snapshot id, or a time (:data:`At`); the newest snapshot when None (the default).
 
         Raises:
             NotFoundError: There is no such view at the snapshot.
@@ -737,7 +740,7 @@ class DuckLake:
         """Return all macros by schema and name, with their definitions. DuckDB evaluates them, also for :meth:`DuckLake.sql`.
 
         Args:
-            at: Snapshot id, or a time with a zone; the newest snapshot when None (the default).
+            at: Snapshot id, or a time (:data:`At`); the newest snapshot when None (the default).
         """
         with self.reader() as reader:
             return macros(reader, resolve_at(reader, at).id)
@@ -985,7 +988,7 @@ class DuckLake:
         writers commit while the restore runs are undone as well.
 
         Args:
-            at: Snapshot id, or a time with a zone for the last snapshot at or before it.
+            at: Snapshot id, or a time (:data:`At`) for the last snapshot at or before it.
             spark: Spark session whose executors write files. Default: this process writes them.
             **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
 
@@ -2291,7 +2294,7 @@ class Inspection:
 
         Args:
             table: ``table`` or ``schema.table``.
-            at: Snapshot id, or a time with a zone; that of this object when None (the default).
+            at: Snapshot id, or a time (:data:`At`); that of this object when None (the default).
         """
         state, files = self._files(table, at)
         return as_table(FILES, file_rows(state, files))
@@ -2303,7 +2306,7 @@ class Inspection:
 
         Args:
             table: ``table`` or ``schema.table``.
-            at: Snapshot id, or a time with a zone; that of this object when None (the default).
+            at: Snapshot id, or a time (:data:`At`); that of this object when None (the default).
         """
         state, files = self._files(table, at)
         return as_table(PARTITIONS, partition_rows(state, files))
@@ -2317,7 +2320,7 @@ class Inspection:
 
         Args:
             table: ``table`` or ``schema.table``.
-            at: Snapshot id, or a time with a zone; that of this object when None (the default).
+            at: Snapshot id, or a time (:data:`At`); that of this object when None (the default).
         """
         opened = self._lake.table(table, at=self._moment(at))
         found = (snapshot for snapshot in opened.snapshots() if snapshot.id <= opened.snapshot_id)

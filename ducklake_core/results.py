@@ -59,6 +59,11 @@ class WriteResult:
         """Id of :attr:`snapshot`."""
         return self.snapshot.id
 
+    @property
+    def rows_inserted(self) -> int:
+        """Rows with new row ids: the same number as :attr:`rows_added`."""
+        return self.rows_added
+
     def __repr__(self) -> str:
         return f"<WriteResult: {self}>"
 

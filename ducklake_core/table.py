@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ducklake_core.catalog.feed import last_row_change, row_changes, snapshots_about
@@ -51,15 +52,25 @@ if TYPE_CHECKING:
 
 
 class Table(Scanned):
-    """A table, returned by :meth:`DuckLake.table`. Reads use the snapshot at which it was opened, writes the newest one.
+    """A table, returned by :meth:`DuckLake.table`. Writes use the newest snapshot.
+
+    Reads use the snapshot at which the table was opened; after a write through this object, the snapshot of the write.
 
     It is also an Arrow stream of all its rows (``__arrow_c_stream__``), which many libraries read directly.
     """
 
     def __init__(self, lake: LakeContext, state: TableState, *, at: At = None) -> None:
         self._lake = lake
-        self._state = state
+        self._known = state
+        self._written_at = state.snapshot_id
         self._at = at
+
+    @property
+    def _state(self) -> TableState:
+        if self._known.snapshot_id < self._written_at:
+            with self._lake.reader() as reader:
+                self._known = self._same(reader.table_by_id(self._known.id, self._written_at))
+        return self._known
 
     def __repr__(self) -> str:
         return f"<Table {visible(self.name)} at snapshot {self.snapshot_id}>"
@@ -77,7 +88,7 @@ class Table(Scanned):
     @property
     def name(self) -> str:
         """``schema.table``, parts with dots or quotes double-quoted."""
-        return join_name(self._state.schema_name, self._state.name)
+        return join_name(self._known.schema_name, self._known.name)
 
     @property
     def state(self) -> TableState:
@@ -86,7 +97,7 @@ class Table(Scanned):
 
     @property
     def snapshot_id(self) -> int:
-        """Id of the snapshot that reads use."""
+        """Id of the snapshot that reads use: that of the newest write through this object, otherwise the one at which it was opened."""
         return self._state.snapshot_id
 
     @property
@@ -145,12 +156,12 @@ class Table(Scanned):
             NotFoundError: The table was dropped.
         """
         with self._lake.reader() as reader:
-            state = self._same(reader.table_by_id(self._state.id, reader.latest_snapshot().id))
+            state = self._same(reader.table_by_id(self._known.id, reader.latest_snapshot().id))
         return Table(self._lake, state)
 
     def _same(self, state: TableState) -> TableState:
         """Return the state, or raise an error if its uuid shows that another table has this id."""
-        if state.uuid != self._state.uuid:
+        if state.uuid != self._known.uuid:
             raise NotFoundError(
                 f"Table {self.name} no longer exists: the catalog was replaced by a backup or a new lake, where "
                 f"{state.qualified_name} has its id. Open the lake and the table again",
@@ -227,15 +238,15 @@ class Table(Scanned):
             storage=self._lake.storage,
         )
 
-    def insertions(self, start: Bound, end: At = None, *, columns: Sequence[str] | None = None, where: Where = None) -> ChangeFeed:
+    def insertions(self, start: Bound | str, end: At = None, *, columns: Sequence[str] | None = None, where: Where = None) -> ChangeFeed:
         """Return the rows that were added from ``start`` to ``end``, both inclusive.
 
         The columns are ``snapshot_id`` (the snapshot that added the row), ``rowid``, then those of the table. The feed includes rows
         that were deleted later, and updated rows with their new values.
 
         Args:
-            start: First snapshot: an id, or a time with a zone for the first snapshot at or after it.
-            end: Last snapshot: an id, or a time with a zone for the last snapshot at or before it. Default: this table's snapshot.
+            start: First snapshot: an id, or a time for the first snapshot at or after it.
+            end: Last snapshot: an id, or a time for the last snapshot at or before it. Default: this table's snapshot.
             columns: Names of the columns to return, in order. Default: all.
             where: Condition on the columns of the feed. Default: all rows.
 
@@ -244,15 +255,15 @@ class Table(Scanned):
         """
         return self._feed("insertions", start, end, columns, where)
 
-    def deletions(self, start: Bound, end: At = None, *, columns: Sequence[str] | None = None, where: Where = None) -> ChangeFeed:
+    def deletions(self, start: Bound | str, end: At = None, *, columns: Sequence[str] | None = None, where: Where = None) -> ChangeFeed:
         """Return the rows that were deleted from ``start`` to ``end``, both inclusive.
 
         The columns are ``snapshot_id`` (the snapshot that deleted the row), ``rowid``, then those of the table. The feed includes
         updated rows with their old values.
 
         Args:
-            start: First snapshot: an id, or a time with a zone for the first snapshot at or after it.
-            end: Last snapshot: an id, or a time with a zone for the last snapshot at or before it. Default: this table's snapshot.
+            start: First snapshot: an id, or a time for the first snapshot at or after it.
+            end: Last snapshot: an id, or a time for the last snapshot at or before it. Default: this table's snapshot.
             columns: Names of the columns to return, in order. Default: all.
             where: Condition on the columns of the feed. Default: all rows.
 
@@ -261,7 +272,7 @@ class Table(Scanned):
         """
         return self._feed("deletions", start, end, columns, where)
 
-    def changes(self, start: Bound, end: At = None, *, columns: Sequence[str] | None = None, where: Where = None) -> ChangeFeed:
+    def changes(self, start: Bound | str, end: At = None, *, columns: Sequence[str] | None = None, where: Where = None) -> ChangeFeed:
         """Return the changes from ``start`` to ``end``, both inclusive.
 
         The feed is lazy like a scan: ``.to_arrow()``, ``.to_batches()``, ``.to_reader()``, ``.to_spark(session)``, ``.plan()``. The
@@ -270,8 +281,8 @@ class Table(Scanned):
         ``update_postimage``. Merging, flushing and rewriting files are not changes. See docs/how-to/change-feed.md.
 
         Args:
-            start: First snapshot: an id, or a time with a zone for the first snapshot at or after it.
-            end: Last snapshot: an id, or a time with a zone for the last snapshot at or before it. Default: this table's snapshot. The
+            start: First snapshot: an id, or a time for the first snapshot at or after it.
+            end: Last snapshot: an id, or a time for the last snapshot at or before it. Default: this table's snapshot. The
                 feed is empty if ``end`` is before ``start``.
             columns: Names of the columns to return, in order. Default: all.
             where: SQL text (DuckDB dialect), or a condition built with :func:`ducklake_core.col`, over the columns of the feed.
@@ -283,7 +294,7 @@ class Table(Scanned):
         """
         return self._feed("changes", start, end, columns, where)
 
-    def _feed(self, kind: FeedKind, start: Bound, end: At, columns: Sequence[str] | None, where: Where) -> ChangeFeed:
+    def _feed(self, kind: FeedKind, start: Bound | str, end: At, columns: Sequence[str] | None, where: Where) -> ChangeFeed:
         from ducklake_core.scan import ChangeFeed
 
         state = self._state if end is None else self._state_at(end)
@@ -482,16 +493,22 @@ class Table(Scanned):
                 for_duckdb=for_duckdb,
                 spark=spark,
             )
-        return single_result(tx.result, self.name, self._state.id)
+        return single_result(tx.result, self.name, self._known.id)
 
     def _write(self, data: FrameLike, request: WriteRequest, commit: Mapping[str, Any]) -> WriteResult:
         self._check_writable()
-        return write(self._lake, data, request, commit)
+        result = write(self._lake, data, request, commit)
+        self._written_at = max(self._written_at, result.snapshot_id)
+        return result
 
-    def _transaction(self, commit: Mapping[str, Any]) -> Transaction:
-        """Return a transaction for one change of the table."""
+    @contextmanager
+    def _transaction(self, commit: Mapping[str, Any]) -> Iterator[Transaction]:
+        """Open a transaction for one change of the table, and read the table at its snapshot afterwards."""
         self._check_writable()
-        return autocommit(self._lake, commit)
+        with autocommit(self._lake, commit) as tx:
+            yield tx
+        if tx.result.snapshot is not None:
+            self._written_at = max(self._written_at, tx.result.snapshot.id)
 
     def _check_writable(self) -> None:
         self._lake.database.check_not_read_only()
@@ -522,7 +539,7 @@ class Table(Scanned):
         """
         with self._transaction(commit) as tx:
             tx.delete(self.name, where, spark=spark)
-        return single_result(tx.result, self.name, self._state.id)
+        return single_result(tx.result, self.name, self._known.id)
 
     def update(
         self, values: Mapping[str, object], *, where: Where = None, spark: SparkSession | None = None, **commit: Unpack[CommitOptions]
@@ -548,7 +565,7 @@ class Table(Scanned):
         """
         with self._transaction(commit) as tx:
             tx.update(self.name, values, where=where, spark=spark)
-        return single_result(tx.result, self.name, self._state.id)
+        return single_result(tx.result, self.name, self._known.id)
 
     def merge(
         self, source: FrameLike, *, on: str | Sequence[str], missing_columns: MissingColumns | None = None, **commit: Unpack[CommitOptions]
@@ -573,7 +590,7 @@ class Table(Scanned):
         def carry_out(clauses: Sequence[MergeClause]) -> WriteResult:
             with self._transaction(commit) as tx:
                 tx.merge_clauses(self.name, source, on, clauses, missing_columns=missing_columns)
-            return single_result(tx.result, self.name, self._state.id)
+            return single_result(tx.result, self.name, self._known.id)
 
         return Merge(self.name, carry_out)
 
@@ -585,7 +602,7 @@ class Table(Scanned):
         Unchanged rows stay where they are. Rows added since are deleted, and deleted rows are written again with their row ids.
 
         Args:
-            at: Snapshot id, or a time with a zone for the last snapshot at or before it.
+            at: Snapshot id, or a time (:data:`At`) for the last snapshot at or before it.
             columns: Treatment of columns that have changed since; required in this case. ``"then"`` restores the columns of the
                 snapshot, including dropped columns with their values. ``"now"`` keeps the current columns and converts the earlier
                 rows.
@@ -602,7 +619,7 @@ class Table(Scanned):
         """
         with self._transaction(commit) as tx:
             tx.restore(self.name, at=at, columns=columns, spark=spark)
-        return single_result(tx.result, self.name, self._state.id)
+        return single_result(tx.result, self.name, self._known.id)
 
     # Alter the table
 

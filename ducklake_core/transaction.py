@@ -438,7 +438,7 @@ class Transaction:
                 if mode == "overwrite" and not in_data:
                     self._stage_overwrite(staged, deletes, request.read_at)
                 return
-            if mode == "upsert" and any(frame.schema.find(column.name) is None for column in staged.state.schema):
+            if mode == "upsert" and staged.create is None:
                 self._update_by_keys(staged, frame, on, inline=inline)
                 return
             # The rows are written first: their keys and the condition are checked before the table is searched.
@@ -732,7 +732,7 @@ class Transaction:
 
         Args:
             name: ``table`` or ``schema.table``.
-            at: Snapshot id, or a time with a zone.
+            at: Snapshot id, or a time (:data:`At`).
             columns: ``now`` or ``then``; see :meth:`Table.restore`.
             spark: Spark session whose executors do the work. Default: this process does it.
 
@@ -886,7 +886,7 @@ class Transaction:
         """Restore the whole lake to an earlier snapshot; see :meth:`DuckLake.restore`. It must be the first call of the transaction.
 
         Args:
-            at: Snapshot id, or a time with a zone.
+            at: Snapshot id, or a time (:data:`At`).
             spark: Spark session whose executors do the work. Default: this process does it.
         """
         at = arguments.optional(arguments.snapshot, "at", at)

@@ -12,7 +12,9 @@ from ducklake_core.format.expressions.conditions import Combinable, Condition, f
 from ducklake_core.format.expressions.predicates import Predicate
 from ducklake_core.format.types.names import storable
 from ducklake_core.format.types.text import in_utc, parse_age, shown
+from ducklake_core.format.values.temporal import zoned
 
+_TIME = "a datetime with a zone or a time such as '2026-01-31 12:00:00'"
 COMMIT_MESSAGE = ("author", "message", "extra_info")
 COMMIT_OPTIONS = (*COMMIT_MESSAGE, "commit_id")
 # Ids and counts are BIGINT in every catalog database.
@@ -76,6 +78,11 @@ def paths(name: str, value: object) -> tuple[str, ...]:
     """Return paths as strings; one path is a list of one."""
     given = (value,) if isinstance(value, str | os.PathLike) else _items(name, "a path or a list of paths", value)
     return tuple(filled(name, os.fspath(one) if isinstance(one, os.PathLike) else one) for one in given)
+
+
+def path(name: str, value: object) -> str:
+    """Return a path, given as a string or as a ``pathlib.Path``, as a string."""
+    return storable(name, os.fspath(value) if isinstance(value, os.PathLike) else value)
 
 
 # A generator: the check runs when the caller iterates, which every caller does before it returns.
@@ -159,26 +166,38 @@ def choice(name: str, value: object, choices: Collection[str]) -> str:
 
 
 def time(name: str, value: object) -> datetime:
-    """Return a time in UTC."""
-    if not isinstance(value, datetime):
-        raise _wrong(name, "a datetime with a zone", value)
-    return in_utc(value)
+    """Return a time in UTC, given as a datetime with a zone or as a string such as "2026-01-31 12:00:00"."""
+    found = _time_of_text(value) if isinstance(value, str) else value
+    if not isinstance(found, datetime):
+        raise _wrong(name, _TIME, value)
+    return in_utc(found)
 
 
 def snapshot(name: str, value: object) -> int | datetime:
     """Return the id of a snapshot, or a time in UTC.
 
-    >>> snapshot("at", 7)
-    7
+    A string without a zone is a time in the effective zone (``TZ``, otherwise that of the machine), as in SQL; a date is its midnight.
+
+    >>> snapshot("at", 7), snapshot("at", "2026-01-31 12:00:00+02:00").isoformat()
+    (7, '2026-01-31T10:00:00+00:00')
 
     Raises:
-        UsageError: The value is neither an id nor a time with a zone.
+        UsageError: The value is neither an id nor a time, or it is a datetime without a zone.
     """
-    if isinstance(value, datetime):
-        return in_utc(value)
+    found = _time_of_text(value) if isinstance(value, str) else value
+    if isinstance(found, datetime):
+        return in_utc(found)
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise _wrong(name, "the id of a snapshot or a datetime with a zone", value)
+        raise _wrong(name, f"the id of a snapshot, {_TIME}", value)
     return whole_number(name, value)
+
+
+def _time_of_text(text: str) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(text.strip())
+    except ValueError:
+        return None
+    return found if found.tzinfo is not None else zoned(found)
 
 
 def age(name: str, value: object) -> timedelta:
@@ -201,8 +220,9 @@ def age(name: str, value: object) -> timedelta:
 
 
 def age_or_time(name: str, value: object) -> timedelta | datetime:
-    """Return an age as :func:`age` does, or a time in UTC."""
-    return in_utc(value) if isinstance(value, datetime) else age(name, value)
+    """Return an age as :func:`age` does, or a time in UTC as :func:`time` does."""
+    found = _time_of_text(value) if isinstance(value, str) else value
+    return in_utc(found) if isinstance(found, datetime) else age(name, value)
 
 
 def condition(name: str, value: object) -> str | Predicate | Condition:

@@ -19,7 +19,7 @@ from ducklake_core.format.expressions.predicates import Literal
 from ducklake_core.format.expressions.syntax import QuotedText, constant_of, parse_text
 from ducklake_core.format.types.data_types import DATE, INT64, TIMESTAMP, TIMESTAMPTZ
 from ducklake_core.format.types.names import folded, quoted_path
-from ducklake_core.format.values.temporal import instant
+from ducklake_core.format.values.temporal import zoned
 from ducklake_core.view_sql.scopes import OTHER_SNAPSHOTS
 
 _NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
@@ -151,19 +151,13 @@ def _time(constant: QuotedText | Literal | None) -> datetime | None:
     try:
         if isinstance(constant, QuotedText):
             moment = datetime.fromisoformat(constant.text)
-            return moment if moment.tzinfo is not None else _zoned(moment)
+            return moment if moment.tzinfo is not None else zoned(moment)
         if isinstance(constant, Literal) and isinstance(constant.value, int) and constant.type in (DATE, TIMESTAMP, TIMESTAMPTZ):
             moment = datetime.fromtimestamp(0, UTC) + _since_epoch(constant)
-            return moment if constant.type == TIMESTAMPTZ else _zoned(moment.replace(tzinfo=None))
+            return moment if constant.type == TIMESTAMPTZ else zoned(moment.replace(tzinfo=None))
     except (ValueError, OverflowError):
         pass
     return None
-
-
-def _zoned(moment: datetime) -> datetime:
-    since = moment - datetime(1970, 1, 1)  # noqa: DTZ001 - clocks show both
-    wall = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
-    return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=instant(wall))
 
 
 def _computed(text: str, *, is_version: bool) -> int | datetime:

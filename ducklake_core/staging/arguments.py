@@ -44,8 +44,12 @@ FrameLike: TypeAlias = "ArrowStreamable | ArrowArrayable | Sequence[Mapping[str,
 A stream, such as a pyarrow RecordBatchReader, is read once; appends and overwrites do not hold it in memory.
 """
 
-At: TypeAlias = int | datetime | None
-"""A snapshot: an id, a time with a zone for the last snapshot at or before it, or None for the newest."""
+At: TypeAlias = int | datetime | str | None
+"""A snapshot: an id, a time for the last snapshot at or before it, or None for the newest.
+
+A time is a datetime with a zone, or a string such as ``"2026-01-31 12:00:00+00:00"`` or ``"2026-01-31"``. A string without a zone is read
+in the effective time zone (``TZ``, otherwise that of the machine), as in SQL; a date is its midnight.
+"""
 
 Where: TypeAlias = str | Condition | Column | Predicate | None
 """A condition on rows: SQL text in DuckDB's dialect, or a condition built with :func:`ducklake_core.col`; None for all rows."""
@@ -85,10 +89,10 @@ def resolve_at(reader: CatalogReader, at: At) -> Snapshot:
 
     Args:
         reader: The catalog.
-        at: Snapshot id, time with a zone, or None.
+        at: Snapshot id, time, or None.
 
     Raises:
-        UsageError: ``at`` is neither an id nor a time with a zone.
+        UsageError: ``at`` is neither an id nor a time.
         NotFoundError: The snapshot does not exist or has expired.
     """
     if at is None:

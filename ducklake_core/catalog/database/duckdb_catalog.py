@@ -27,7 +27,7 @@ from sqlalchemy.types import UserDefinedType
 from typing_extensions import override
 
 from ducklake_core.catalog.database.failures import RetryPolicy, classify
-from ducklake_core.catalog.database.url import driver_module, file_exists, forbidden
+from ducklake_core.catalog.database.url import SQLITE_HEADER, driver_module, file_exists, forbidden
 from ducklake_core.errors import CatalogError, CatalogUnavailableError, NotALakeError
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ ALIAS = "ducklake_catalog"
 """Name under which the file is attached. All statements qualify table names with it, so a name of a user cannot collide with it."""
 # Bytes 8 to 11 of every DuckDB file.
 _MAGIC = b"DUCK"
-_SQLITE_MAGIC = b"SQLite format 3\0"
 _FILE_RETRIES = RetryPolicy(first_pause=0.03, max_pause=0.03)
 _MAX_THREADS = 4
 _abandoned: list[_Process] = []
@@ -228,12 +227,12 @@ def _explained(path: str, shown: str, error: Exception, *, write: bool) -> Catal
         return reason
     try:
         with Path(path).open("rb") as file:
-            head = file.read(len(_SQLITE_MAGIC))
+            head = file.read(len(SQLITE_HEADER))
     except OSError as cause:
         return CatalogUnavailableError(
             f"The catalog file {shown} cannot be read ({cause.strerror}). Check its permissions", failure="unavailable", path=shown
         )
-    if head == _SQLITE_MAGIC:
+    if head == SQLITE_HEADER:
         return NotALakeError(
             f"File {shown} is a SQLite database, not a DuckDB database. Write sqlite:/// instead of duckdb:///, "
             "or ducklake:sqlite: in place of ducklake:",

@@ -19,6 +19,8 @@ from ducklake_core.errors import CatalogError, NotALakeError, UnsupportedFeature
 from ducklake_core.format.arguments import optional
 from ducklake_core.format.types.names import storable
 
+SQLITE_HEADER = b"SQLite format 3\0"
+"""First bytes of a SQLite database."""
 _SPELLINGS = (
     "sqlite:///lake.sqlite, duckdb:///lake.ducklake, postgresql+psycopg://user@host/database, mysql+pymysql://user@host/database, "
     "ducklake:lake.ducklake, ducklake:sqlite:lake.sqlite, ducklake:postgres:dbname=lake host=... or ducklake:mysql:db=lake host=..."
@@ -88,7 +90,7 @@ class CatalogAddress:
         return tuple(found)
 
 
-def parse_catalog_url(text: str, metadata_schema: str | None = None) -> CatalogAddress:
+def parse_catalog_url(text: str | os.PathLike[str], metadata_schema: str | None = None) -> CatalogAddress:
     """Parse the address of a catalog.
 
     >>> str(parse_catalog_url("ducklake:postgres:dbname=lake host=db user=me password=secret"))
@@ -105,13 +107,17 @@ def parse_catalog_url(text: str, metadata_schema: str | None = None) -> CatalogA
     'duckdb:////lakes/lake.ducklake'
 
     Args:
-        text: A SQLAlchemy URL or an address as in DuckDB's ATTACH, with or without the leading ``ducklake:``.
+        text: A SQLAlchemy URL, an address as in DuckDB's ATTACH, with or without the leading ``ducklake:``, or a path of a file.
         metadata_schema: Database schema of the metadata tables, for PostgreSQL and DuckDB files; None for the default.
 
     Raises:
         UsageError: The address is not valid.
         UnsupportedFeatureError: This library does not support catalogs in the database.
     """
+    if isinstance(text, os.PathLike):
+        optional(storable, "metadata_schema", metadata_schema)
+        path = os.fspath(text)
+        return (_sqlite if _is_sqlite(path) else _duckdb)(path, metadata_schema)
     if not isinstance(text, str):
         # The value may contain a password.
         raise UsageError(f"catalog must be a string, not {type(text).__name__}", parameter="catalog")
@@ -194,6 +200,16 @@ def _sqlite(path: str, metadata_schema: str | None) -> CatalogAddress:
         )
     _check_is_a_file(path)
     return CatalogAddress(url=URL.create("sqlite", database=str(Path(path).absolute())))
+
+
+def _is_sqlite(path: str) -> bool:
+    """Return whether a file is a SQLite database, by its first bytes; a file that is missing or empty, by its name."""
+    try:
+        with open(path, "rb") as file:
+            header = file.read(len(SQLITE_HEADER))
+    except OSError:
+        header = b""
+    return header == SQLITE_HEADER if header else path.lower().endswith((".sqlite", ".sqlite3", ".db"))
 
 
 def _check_is_a_file(path: str) -> None:

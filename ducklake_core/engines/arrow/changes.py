@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ducklake_core.engines.arrow.file_reader import ChosenRows
-from ducklake_core.engines.arrow.merge import SOUGHT, KeyFilter, RowChange, SourceIndex, When, flat_columns, nullable_schema
+from ducklake_core.engines.arrow.merge import SOUGHT, KeyFilter, RowChange, SourceIndex, When, chunks, flat_columns, nullable_schema
 from ducklake_core.engines.arrow.positions import (
     DeleteTarget,
     Deletions,
@@ -31,16 +31,15 @@ from ducklake_core.engines.arrow.read import read_chosen, read_inlined, read_tas
 from ducklake_core.engines.arrow.write_state import WriteState
 from ducklake_core.engines.arrow.writer import DatasetWriter
 from ducklake_core.errors import CatalogCorruptError, CommitConflictError, UsageError
+from ducklake_core.format.expressions import pruning
 from ducklake_core.format.files.data_files import ROW_ID_COLUMN, ROW_ID_FIELD_ID, WrittenFile
 from ducklake_core.format.types.data_types import INT64, Field
 from ducklake_core.format.types.schema import Schema, to_arrow_schema
+from ducklake_core.format.values.arrow_cast import null_array
 from ducklake_core.planning.plan import FileTask, InlinedColumn, ScanPlan, ScanProjection, inlined_column
 from ducklake_core.storage.filesystems import Storage
 
 ROW_ID_FIELD = Field(id=ROW_ID_FIELD_ID, name=ROW_ID_COLUMN, type=INT64)
-_CHUNK_ROWS = 524_288
-"""Rows of the target that are matched at once: each chunk costs one pass over the source's keys."""
-
 _POSITION = "file_row_number"
 
 _VERSION: tuple[InlinedColumn, ...] = ("inlined_table", "rowid", "snapshot_id")
@@ -232,13 +231,13 @@ def change_rows(
     """
     # The order matters: "not matched" rows are known only after every file and every inlined row was matched.
     matching = None if source is None else _Matching(change, flat_source(change, source))
-    shape = _shape(plan, "rowid", "file_row_number")
+    shape = replace(_narrow(plan.shape, change), virtual=("rowid", "file_row_number"))
     found: list[FileDeletion | None] = []
     with ChangeWriter(change, state, keep) as writer:
         sought = None if matching is None else matching.sought()
         for task in plan.tasks:
             batches = read_task(task, shape, storage) if sought is None else sought.rows(task, shape, storage, threads=True)
-            positions = [rows for batch in _chunks(batches) for rows in _positions(writer, matching, batch, shape)]
+            positions = [rows for batch in chunks(batches) for rows in _positions(writer, matching, batch, shape)]
             found.append(hide(task, positions, plan.shape, target, storage))
         inlined: dict[str, list[int]] = {}
         if plan.inlined is not None and plan.inlined.num_rows:
@@ -330,8 +329,12 @@ def _positions(writer: ChangeWriter, matching: _Matching | None, batch: pa.Recor
 def _change(writer: ChangeWriter, matching: _Matching | None, batch: pa.RecordBatch, shape: ScanProjection) -> Iterator[np.ndarray]:
     """Change the rows of one batch; yield the indexes in the batch of those to delete."""
     change = writer.change
-    width = len(change.target)
-    rows = pa.RecordBatch.from_arrays(batch.columns[:width], schema=nullable_schema(Schema(columns=flat_columns(change.target, "t"))))
+    flat = nullable_schema(Schema(columns=flat_columns(change.target, "t")))
+    read = {column.id: values for column, values in zip(shape.schema, batch.columns, strict=False)}
+    # Columns that the change does not need are not read.
+    pairs = zip(change.target, flat, strict=True)
+    columns = [read[column.id] if column.id in read else null_array(batch.num_rows, own.type) for column, own in pairs]
+    rows = pa.RecordBatch.from_arrays(columns, schema=flat)
     row_ids = shape.virtual_column(batch, "rowid")
     if matching is None:
         deleted = writer.apply("matched", rows, row_ids)
@@ -345,21 +348,6 @@ def _change(writer: ChangeWriter, matching: _Matching | None, batch: pa.RecordBa
             deleted = np.concatenate([deleted, rest[writer.apply("not matched by source", alone, row_ids.take(pa.array(rest)))]])
     if len(deleted):
         yield deleted
-
-
-def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    gathered: list[pa.RecordBatch] = []
-    for batch in batches:
-        gathered.append(batch)
-        if sum(part.num_rows for part in gathered) >= _CHUNK_ROWS:
-            yield _concatenated(gathered)
-            gathered = []
-    if gathered:
-        yield _concatenated(gathered)
-
-
-def _concatenated(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
 def flat_source(change: RowChange, source: pa.Table) -> pa.RecordBatch:
@@ -376,6 +364,17 @@ def flat_source(change: RowChange, source: pa.Table) -> pa.RecordBatch:
 
 def _shape(plan: ScanPlan, *virtual: str) -> ScanProjection:
     return replace(plan.shape, virtual=virtual)
+
+
+def _narrow(shape: ScanProjection, change: RowChange) -> ScanProjection:
+    """Return the projection of the columns that a change needs, and of those of its condition."""
+    ids = {change.target.columns[place].id for place in change.read_places}
+    needed = ids | (pruning.columns(shape.predicate) if shape.predicate is not None else frozenset())
+    return replace(
+        shape,
+        schema=Schema(columns=tuple(column for column in shape.schema if column.id in ids)),
+        read_schema=Schema(columns=tuple(column for column in shape.read_schema if any(node.id in needed for node in column.walk()))),
+    )
 
 
 def joined(left: pa.RecordBatch, right: pa.RecordBatch) -> pa.RecordBatch:

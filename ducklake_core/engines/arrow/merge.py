@@ -62,6 +62,9 @@ _LISTED = 100
 
 SOUGHT = 250_000
 """Readers filter by the keys of a source of at most this many rows; a larger source is joined with all rows in its range."""
+_CHUNK_ROWS = 524_288
+"""Rows of the target that are matched at once: each chunk costs one pass over the source's keys."""
+
 _POSITION = ("file_row_number",)
 _WHOLE_BYTES = 4 << 20
 """Files up to this size are read once; of larger ones the keys are read first, then only the rows that may match."""
@@ -417,6 +420,22 @@ class SourceKeys:
         return KeyFilter(self.parts, [table.column(name).combine_chunks() for name in names])
 
 
+def chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows in batches of many rows."""
+    gathered: list[pa.RecordBatch] = []
+    for batch in batches:
+        gathered.append(batch)
+        if sum(part.num_rows for part in gathered) >= _CHUNK_ROWS:
+            yield _concatenated(gathered)
+            gathered = []
+    if gathered:
+        yield _concatenated(gathered)
+
+
+def _concatenated(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
 class KeyFilter:
     """Keeps the rows that may match: every part of their key occurs in the source, as SQL compares. NULL never does.
 
@@ -435,7 +454,7 @@ class KeyFilter:
 
     def rows(self, task: FileTask, shape: ScanProjection, storage: Storage, *, threads: bool = False) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a file that may match, in the way of :func:`ducklake_core.engines.arrow.read.read_task`."""
-        if task.file.file_size_bytes <= _WHOLE_BYTES:
+        if task.file.file_size_bytes <= _WHOLE_BYTES or len(shape.schema) <= len(self._parts):
             yield from self._of(read_task(task, shape, storage, threads=threads), shape)
             return
         keys = self._shape(shape)
@@ -463,7 +482,7 @@ class KeyFilter:
 
     def _of(self, batches: Iterator[pa.RecordBatch], shape: ScanProjection) -> Iterator[pa.RecordBatch]:
         place = {column.id: index for index, column in enumerate(shape.schema)}
-        for batch in batches:
+        for batch in chunks(batches):
             mask = np.ones(batch.num_rows, dtype=bool)
             for target, column, domain, known in self._parts:
                 keys, source_keys = unified(batch.column(place[target.id]), target.type, known, column.type, domain)
@@ -732,6 +751,20 @@ class RowChange:
     def about(self, when: When) -> tuple[Clause, ...]:
         """Return the branches for one kind of rows."""
         return tuple(clause for clause in self.clauses if clause.when == when)
+
+    @property
+    def read_places(self) -> frozenset[int]:
+        """Return the indexes of the target's columns that the outcome depends on: only the keys if the source replaces whole rows."""
+        every = range(len(self.target))
+        own = {column.id for column in (*flat_columns(self.source, "s"), *self.computed)}
+        keys = {place for place, _ in self.keys}
+        for clause in self.clauses:
+            values = dict(clause.values)
+            from_source = all(isinstance(value, ColumnReference) and value.column_id in own for value in values.values())
+            keeps_none = clause.action != "update" or values.keys() | keys >= set(every)
+            if clause.condition is not None or not from_source or not keeps_none:
+                return frozenset(every)
+        return frozenset(every if self.residual is not None or not keys else keys)
 
     def check(self) -> None:
         """Reject expressions that Arrow cannot evaluate, before any row is read.

@@ -127,7 +127,7 @@ class Readable(ABC):
 
     def _lazy_columns(self) -> tuple[Schema, pa.Schema]:
         """Return the columns by which :meth:`_selected` may skip files, and all columns in Arrow."""
-        return Schema(), self.to_reader().schema
+        return Schema(columns=()), self.to_reader().schema
 
     def _selected(self, columns: Sequence[str], predicate: Predicate | None) -> pa.RecordBatchReader:
         """Return some columns of the rows.

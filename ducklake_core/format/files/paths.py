@@ -425,13 +425,14 @@ def check_location(path: str, data_path: str, allowed: Sequence[str] = (), *, wh
         )
 
 
-def check_allowed(places: Sequence[str]) -> tuple[str, ...]:
-    """Return the user's further places as a tuple.
+def check_allowed(places: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None) -> tuple[str, ...]:
+    """Return the user's further places as a tuple, empty for None.
 
     Raises:
         UsageError: An empty one, which would allow everything, or one that is not a string.
     """
-    prefixes = (places,) if isinstance(places, str) else tuple(places)
+    given = () if places is None else (places,) if isinstance(places, str | os.PathLike) else tuple(places)
+    prefixes = tuple(os.fspath(one) if isinstance(one, os.PathLike) else one for one in given)
     if not all(storable("a prefix of allowed_paths", prefix) for prefix in prefixes):
         raise UsageError("allowed_paths holds an empty prefix", parameter="allowed_paths")
     return prefixes

@@ -292,6 +292,18 @@ def instant(wall: int, name: str | None = None) -> int:
     return wall - min(first, second)
 
 
+def zoned(time: datetime, name: str | None = None) -> datetime:
+    """Return the instant at which clocks of a zone show a time, as a datetime in UTC; see :func:`instant`.
+
+    Args:
+        time: The time that clocks show, without a zone.
+        name: The zone, the effective one when None.
+    """
+    since = time - _EPOCH
+    wall = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+    return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=instant(wall, name))
+
+
 def wall_clock(moment: int, name: str | None = None) -> int:
     """Return the time that clocks of a zone show at an instant; the inverse of :func:`instant` where there is one."""
     return moment if abs(moment) >= INFINITE_UNITS else moment + _offset_at(moment, name or session_zone())
