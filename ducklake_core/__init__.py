@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ducklake_core.format.expressions.conditions import ColumnPath as ColumnPath
     from ducklake_core.format.expressions.conditions import Condition as Condition
     from ducklake_core.format.expressions.conditions import col as col
+    from ducklake_core.format.expressions.conditions import lit as lit
     from ducklake_core.format.expressions.predicates import Predicate as Predicate
     from ducklake_core.format.expressions.pruning import ValueRange as ValueRange
     from ducklake_core.format.files.data_files import DataFile as DataFile
@@ -303,6 +304,7 @@ _EXPORTS = {
     "WriteMode": "ducklake_core.staging.arguments",
     "WriteResult": "ducklake_core.results",
     "col": "ducklake_core.format.expressions.conditions",
+    "lit": "ducklake_core.format.expressions.conditions",
     "arrow_data": "ducklake_core.engines.arrow.frame",
     "columns_of": "ducklake_core.engines.frame",
     "data_type_of": "ducklake_core.format.types.type_parser",

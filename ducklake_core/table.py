@@ -547,8 +547,9 @@ class Table(Scanned):
         """Update columns of the rows that match a condition, in one commit. Rows keep their row ids.
 
         Args:
-            values: New value of each column: SQL text over the columns of the row (DuckDB dialect), such as ``{"price": "price * 1.1",
-                "name": "'new'"}``, or any other Python value as a constant.
+            values: New value of each column. A string is SQL over the columns of the row (DuckDB dialect): ``"price * 1.1"``, ``"now()"``,
+                ``"'new'"``. :func:`ducklake_core.lit` makes a constant of a string, :func:`ducklake_core.col` names a column, and any
+                other Python value is a constant: ``{"status": lit("new"), "before": col("status"), "count": 0}``.
             where: SQL text (DuckDB dialect), or a condition built with :func:`ducklake_core.col`. Default: all rows.
             spark: Spark session that evaluates the expressions, including those that Arrow does not support
                 (docs/how-to/row-changes.md). Default: this process does the work.

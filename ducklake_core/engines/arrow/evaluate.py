@@ -38,6 +38,7 @@ from ducklake_core.engines.arrow.scalar_functions import (
     of_text,
     random_values,
     repeated,
+    time_part,
     unified_type,
     with_constants,
     without,
@@ -55,6 +56,7 @@ from ducklake_core.format.expressions.comparison import (
     key_of,
 )
 from ducklake_core.format.expressions.predicates import (
+    TIME_PARTS,
     And,
     BoxOverlap,
     Call,
@@ -761,6 +763,8 @@ def _call(call: Call, batch: pa.RecordBatch) -> TypedArray:
             return joined(function, values, rows)
         case "upper" | "lower" | "length" | "trim" | "ltrim" | "rtrim":
             return of_text(function, values[0])
+        case _ if function in TIME_PARTS:
+            return time_part(function, values[0], rows)
         case "like" | "starts_with":
             return matching(function, values[0], values[1])
         case "replace" | "substring":

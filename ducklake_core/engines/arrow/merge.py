@@ -26,7 +26,7 @@ from ducklake_core.engines.arrow.read import read_chosen, read_inlined, read_pla
 from ducklake_core.errors import NotFoundError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.expressions import pruning
 from ducklake_core.format.expressions.comparison import Domain, common_domain
-from ducklake_core.format.expressions.conditions import Column, Condition, bind
+from ducklake_core.format.expressions.conditions import Column, Condition, Constant, bind
 from ducklake_core.format.expressions.parser import constant_expression, literal_of, parse_expression
 from ducklake_core.format.expressions.predicates import (
     FALSE,
@@ -37,6 +37,7 @@ from ducklake_core.format.expressions.predicates import (
     InList,
     Predicate,
     Scalar,
+    Text,
     conjunction,
     needs_sql,
 )
@@ -45,7 +46,7 @@ from ducklake_core.format.expressions.sql import to_sql
 from ducklake_core.format.expressions.syntax import column_path, conjuncts, equal_sides, parse_text
 from ducklake_core.format.files.data_files import WrittenFile
 from ducklake_core.format.types.data_types import FLOATS, DataType, Field
-from ducklake_core.format.types.names import folded, split_name
+from ducklake_core.format.types.names import folded, quoted_path, split_name
 from ducklake_core.format.types.schema import Schema, to_arrow_schema
 from ducklake_core.format.types.text import similar_in_brackets
 from ducklake_core.format.values.arrow_cast import null_array
@@ -186,7 +187,7 @@ class Binder:
         return Schema(columns=(*flat_columns(self.target, "t"), *flat_columns(self.source, "s")))
 
     def expression(self, given: object) -> Expression:
-        """Parse SQL text, or make a constant of a Python value.
+        """Parse SQL text, or make an expression of a column or a constant of a Python value.
 
         Raises:
             NotFoundError: A column that neither side has.
@@ -194,7 +195,12 @@ class Binder:
         """
         if isinstance(given, str):
             return parse_expression(given, self.flat, self._resolve)
-        return constant_expression(literal_of(given))
+        if isinstance(given, Column):
+            return parse_expression(quoted_path((given.path,) if isinstance(given.path, str) else given.path), self.flat, self._resolve)
+        value = given.value if isinstance(given, Constant) else given
+        if isinstance(value, str):
+            return Expression(text=repr(value), sql="", scalar=Text(text=value))
+        return constant_expression(literal_of(value))
 
     def values(self, given: Mapping[str, object]) -> tuple[tuple[int, Expression], ...]:
         """Return values for columns of the target by name.

@@ -66,7 +66,7 @@ from ducklake_core.format.types.names import folded
 from ducklake_core.format.types.schema import duckdb_type, to_arrow_type
 from ducklake_core.format.values.arrow_cast import cast_array, cast_leaf, from_values
 from ducklake_core.format.values.leaf_values import python_values
-from ducklake_core.format.values.temporal import INFINITE_DAYS, instant, wall_clock, zoned_text
+from ducklake_core.format.values.temporal import INFINITE_DAYS, civil_from_days, days_from_civil, instant, wall_clock, zoned_text
 from ducklake_core.format.values.value_text import BLANKS, from_cast_text, json_text, to_cast_text
 
 _SMALL_DECIMAL = 18
@@ -734,6 +734,60 @@ def _wider(one: TypedArray, two: TypedArray) -> TypedArray:
     if found is None:
         raise UnsupportedFeatureError(f"{one.type} and {two.type} in one CASE or COALESCE")
     return TypedArray(None, found)
+
+
+def time_part(part: str, value: TypedArray, rows: int) -> TypedArray:
+    """Return a part of dates or times, such as the month, as 64-bit integers; NULL for infinite ones.
+
+    Parts of ``timestamptz`` are those of the effective time zone.
+    """
+    if value.is_null:
+        return nulls(rows)
+    if value.type != DATE and value.type not in (*TIMESTAMP_UNITS, TIMESTAMPTZ):
+        raise UnsupportedFeatureError(f"{part} of {value.type}")
+    array = value.array
+    if value.type == TIMESTAMPTZ:
+        array = cast_scalar(array, TIMESTAMPTZ, TIMESTAMP)
+    is_date = pa.types.is_date32(array.type)
+    numbers = np.asarray(array.view(pa.int32() if is_date else pa.int64()).fill_null(0)).astype(np.int64)
+    infinity = _INFINITE_DATE if is_date else _INFINITE_TIMESTAMP
+    missing = np.asarray(array.is_null()) | (np.abs(numbers) >= infinity)
+    if not is_date and array.type.unit == "ns":
+        # DuckDB casts to microseconds first, towards zero: the last nanosecond of 1969 is in 1970.
+        numbers = np.sign(numbers) * (np.abs(numbers) // 1000) * 1000
+    per_second = 0 if is_date else {"s": 1, "ms": 1000, "us": 10**6, "ns": 10**9}[array.type.unit]
+    days = numbers if is_date else np.floor_divide(numbers, 86_400 * per_second)
+    if part in ("hour", "minute", "second"):
+        seconds = np.zeros_like(numbers) if is_date else np.mod(numbers, 86_400 * per_second) // per_second
+        found = {"hour": seconds // 3600, "minute": seconds // 60 % 60, "second": seconds % 60}[part]
+    elif part in ("dayofweek", "isodow"):
+        # 1970-01-01 was a Thursday: Sunday is 0 for dayofweek and 7 for isodow.
+        found = np.mod(days + 4, 7) if part == "dayofweek" else np.mod(days + 3, 7) + 1
+    else:
+        distinct, places = np.unique(np.where(missing, 0, days), return_inverse=True)
+        zoned = value.type == TIMESTAMPTZ
+        found = np.array([_calendar_part(part, int(day), zoned=zoned) for day in distinct], dtype=np.int64)[places.reshape(-1)]
+    return TypedArray(pa.array(np.where(missing, 0, found), pa.int64(), mask=missing), INT64)
+
+
+def _calendar_part(part: str, day: int, *, zoned: bool) -> int:
+    year, month, number = civil_from_days(day)
+    match part:
+        case "year":
+            # DuckDB numbers years before Christ of timestamptz from 1 upwards, and those of other types from 0 downwards.
+            return 1 - year if zoned and year < 1 else year
+        case "quarter":
+            return (month + 2) // 3
+        case "month":
+            return month
+        case "day":
+            return number
+        case "dayofyear":
+            return day - days_from_civil(year, 1, 1) + 1
+        case _:
+            # An ISO week belongs to the year of its Thursday.
+            thursday = day - (day + 3) % 7 + 3
+            return (thursday - days_from_civil(civil_from_days(thursday)[0], 1, 1)) // 7 + 1
 
 
 def can_cast_variants() -> bool:

@@ -264,6 +264,27 @@ def _chain(conditions: tuple[Condition | str, ...], sign: str) -> str:
     return f" {sign} ".join(repr(one) if isinstance(one, str) else _within_brackets(one) for one in conditions)
 
 
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A constant value; made by :func:`lit`."""
+
+    value: object
+
+    def __repr__(self) -> str:
+        return f"lit({self.value!r})"
+
+
+def lit(value: object) -> Constant:
+    """Return a constant for ``update`` and ``merge``, where a plain string is SQL: ``{"status": lit("active")}``.
+
+    A string takes the type of its column, as a quoted string in SQL does.
+
+    Args:
+        value: A Python value; None is NULL.
+    """
+    return Constant(value)
+
+
 def foreign_kind(value: object) -> str | None:
     """Return the name of another library's condition, such as "a Spark column"; None for anything else."""
     return _FOREIGN_CONDITIONS.get(type(value).__module__.partition(".")[0])

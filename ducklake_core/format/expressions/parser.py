@@ -25,6 +25,7 @@ from ducklake_core.format.expressions.comparison import (
     domain_of,
     has_calendar,
     holds,
+    infinity_of,
     key_of,
 )
 from ducklake_core.format.expressions.literals import number_literal, text_literal
@@ -32,6 +33,7 @@ from ducklake_core.format.expressions.nested_tests import box_test, nested_path
 from ducklake_core.format.expressions.predicates import (
     FALSE,
     MAX_PARTS,
+    TIME_PARTS,
     UNKNOWN,
     BoxOverlap,
     Call,
@@ -74,6 +76,7 @@ from ducklake_core.format.expressions.syntax import (
     operands_of,
     parse_text,
     unwrapped,
+    with_folded_times,
     zoned,
 )
 from ducklake_core.format.expressions.syntax import shown as shown_condition
@@ -82,6 +85,7 @@ from ducklake_core.format.types.data_types import (
     BOOLEAN,
     DATE,
     FLOAT64,
+    FLOATS,
     GEOMETRY,
     INT128,
     INTEGERS,
@@ -89,6 +93,7 @@ from ducklake_core.format.types.data_types import (
     TIME,
     TIMESTAMP,
     TIMESTAMP_NS,
+    TIMESTAMPS,
     TIMESTAMPTZ,
     UUID,
     VARCHAR,
@@ -123,6 +128,12 @@ _UNITS: dict[str, Unit] = {
     "minutes": "minute", "second": "second", "seconds": "second",
 }  # fmt: skip
 _PARTS = ("date_part", "datepart")
+PART_NAMES = {
+    **{part: part for part in TIME_PARTS}, **{f"{part}s": part for part in TIME_PARTS},
+    "dayofmonth": "day", "dow": "dayofweek", "weekday": "dayofweek", "dayofweekiso": "isodow", "doy": "dayofyear",
+    "weekofyear": "week", "mon": "month",
+}  # fmt: skip
+"""Names of the parts of dates and times, in functions and in ``date_part``."""
 
 
 __all__ = [
@@ -151,7 +162,7 @@ def parse_predicate(condition: str | Predicate, schema: Schema) -> Predicate:
     """
     if isinstance(condition, Predicate):
         return _checked(condition, schema)
-    return limited(predicate_of(parse_text(condition), condition, schema), condition)
+    return limited(predicate_of(with_folded_times(parse_text(condition), condition), condition, schema), condition)
 
 
 def limited(predicate: Predicate, written: object) -> Predicate:
@@ -302,6 +313,9 @@ class _PredicateParser:
         """Return a boolean column, or any other SQL that must give a boolean."""
         if isinstance(node, exp.Anonymous) and node.name.lower() == "prefix" and len(node.expressions) == 2:
             return self.starts_with(node, *node.expressions)
+        found = self.special_numbers(node)
+        if found is not None:
+            return found
         test = box_test(node)
         subject = None if test is None else self.column(test.subject)
         if test is not None and subject is not None and subject.type == GEOMETRY:
@@ -314,6 +328,27 @@ class _PredicateParser:
         if column is not None or isinstance(unwrapped(node), exp.Literal):
             raise UsageError(f"{node.sql(dialect='duckdb')} in {shown_condition(self.text)} is not a condition; compare it with something")
         return self.expression(node)
+
+    def special_numbers(self, node: exp.Expression) -> Predicate | None:
+        """Return ``isnan``, ``isinf`` or ``isfinite`` of a column as comparisons, which also prune."""
+        function, argument = special_test(node)
+        column = None if argument is None else self.column(argument)
+        if column is None:
+            return None
+        infinite: tuple[object, ...]
+        nan: tuple[object, ...] = ()
+        if column.type in FLOATS:
+            infinite, nan = (float("inf"), float("-inf")), (float("nan"),)
+        elif column.type == DATE or column.type in TIMESTAMPS:
+            infinite = (infinity_of(column.type), -infinity_of(column.type))
+        else:
+            return None
+        values = {"isnan": nan, "isinf": infinite, "isfinite": (*infinite, *nan)}[function]
+        if not values:
+            return None
+        operator: Operator = "<>" if function == "isfinite" else "="
+        tests = [Comparison(left=column, operator=operator, right=Literal(value=value, type=column.type)) for value in values]
+        return all_of(tests) if function == "isfinite" else any_of(tests)
 
     def column(self, node: exp.Expression) -> ColumnReference | None:
         path = column_path(node)
@@ -523,7 +558,7 @@ def parse_expression(text: str, schema: Schema, resolve: Resolver = lambda path:
         NotFoundError: A column that does not exist.
         UsageError: Not one expression: unreadable text, a subquery, an aggregate, a constant that cannot be read.
     """
-    root = parse_text(text, "expression").copy()
+    root = with_folded_times(parse_text(text, "expression"), text).copy()
     for column in list(root.find_all(exp.Column)):
         path = resolve(tuple(part.name for part in column.parts))
         bound = bind_column(path, schema)
@@ -640,12 +675,24 @@ class _ScalarParser:
         match node:
             case exp.StartsWith():
                 return self.call("starts_with", node.this, node.expression)
+            case _ if (part := part_of(node)) is not None:
+                return self.call(*part)
+            case _ if (test := special_test(node))[1] is not None:
+                return self.special(test[0], self.scalar(test[1]))
             case exp.Anonymous() if name == "prefix" and len(node.expressions) == 2:
                 return self.call("starts_with", *node.expressions)
             case exp.Anonymous() if name in ("uuidv4", "uuidv7") and not node.expressions:
                 return self.call("uuidv7" if name == "uuidv7" else "uuid")
             case _:
                 raise _Obstacle(_as_written(node))
+
+    @staticmethod
+    def special(function: str, operand: Scalar) -> Scalar:
+        """Return ``isnan``, ``isinf`` or ``isfinite`` of a number."""
+        values = {"isnan": ("nan",), "isinf": ("inf", "-inf"), "isfinite": ("inf", "-inf", "nan")}[function]
+        tests = [Compare(left=operand, operator="=", right=Literal(value=float(value), type=FLOAT64)) for value in values]
+        found: Scalar = tests[0] if len(tests) == 1 else Logical(kind="or", operands=tuple(tests))
+        return Logical(kind="not", operands=(found,)) if function == "isfinite" else found
 
     def call(self, function: str, *arguments: exp.Expression) -> Call:
         return Call(function=function, arguments=tuple(self.scalar(argument) for argument in arguments))
@@ -897,6 +944,37 @@ class YearCall:
     """``year(argument)``."""
 
     argument: exp.Expression
+
+
+def special_test(node: exp.Expression) -> tuple[str, exp.Expression | None]:
+    """Return the name and the argument of ``isnan``, ``isinf`` or ``isfinite``; no argument for any other expression."""
+    match node:
+        case exp.IsNan():
+            return "isnan", node.this
+        case exp.IsInf():
+            return "isinf", node.this
+        case exp.Anonymous() if node.name.lower() == "isfinite" and len(node.expressions) == 1:
+            return "isfinite", node.expressions[0]
+        case _:
+            return "", None
+
+
+def part_of(node: exp.Expression) -> tuple[str, exp.Expression] | None:
+    """Return the part of a date or time that a call computes, such as ``month``, and its argument; None for any other expression."""
+    name, argument = type(node).__name__.lower(), node.args.get("this")
+    match node:
+        case exp.Extract():
+            name, argument = node.this.name.lower(), node.expression
+        case exp.Anonymous() if node.name.lower() in _PARTS and len(node.expressions) == 2:
+            name, argument = node.expressions[0].name.lower(), node.expressions[1]
+        case exp.Anonymous() if len(node.expressions) == 1:
+            name, argument = node.name.lower(), node.expressions[0]
+        case exp.Column() | exp.Literal():
+            return None
+        case _:
+            pass
+    part = PART_NAMES.get(name)
+    return None if part is None or not isinstance(argument, exp.Expression) else (part, argument)
 
 
 def call_of(node: exp.Expression) -> CastCall | TruncateCall | YearCall | None:

@@ -18,9 +18,12 @@ MAX_LEVELS = 100
 MAX_PARTS = 5000
 """Maximum number of comparisons in a condition; a list of values and the ranges of one column count once."""
 
+TIME_PARTS = ("year", "quarter", "month", "week", "day", "dayofweek", "isodow", "dayofyear", "hour", "minute", "second")
+"""Functions that return a part of a date or time as an integer."""
 FUNCTIONS = frozenset(
     {"+", "-", "*", "/", "//", "%", "negate", "abs", "floor", "ceil", "||", "concat", "upper", "lower", "length", "trim", "ltrim", "rtrim",
-     "replace", "substring", "coalesce", "nullif", "like", "starts_with", "uuid", "uuidv7", "random"}
+     "replace", "substring", "coalesce", "nullif", "like", "starts_with", "uuid", "uuidv7", "random",
+     *TIME_PARTS}
 )  # fmt: skip
 
 

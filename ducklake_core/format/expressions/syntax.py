@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from typing import NamedTuple
@@ -28,7 +29,7 @@ from ducklake_core.format.types.data_types import (
     DataType,
     DecimalType,
 )
-from ducklake_core.format.values.temporal import instant
+from ducklake_core.format.values.temporal import civil_from_days, date_text, days_from_civil, instant, timestamp_text, wall_clock
 
 MAX_BRACKETS = 30
 """Maximum nesting of parentheses, function calls and CASEs; sqlglot's parser needs up to 28 stack frames for each level."""
@@ -291,3 +292,190 @@ def _cast(constant: QuotedText | Literal, target: DataType) -> Literal | None:
         except ValueError:
             return None
     return text_literal(str(value), target) if target in FLOATS else None
+
+
+# Computed constants
+#
+#   now() - INTERVAL 1 DAY        ->  CAST('2026-11-26 10:00:00+00' AS TIMESTAMPTZ)
+#   date_trunc('month', today())  ->  CAST('2026-11-01' AS DATE)
+#
+# Times without a zone and dates move on the calendar; instants move on the calendar of the effective time zone, as in DuckDB.
+
+_COMPUTED = re.compile(r"(?i)\b(now|today|current_\w+|get_current_timestamp|transaction_timestamp|localtimestamp|interval)\b")
+_NOW = ("now", "get_current_timestamp", "transaction_timestamp")
+_DAY = 86_400_000_000
+_MONTHS = {"month": 1, "months": 1, "quarter": 3, "quarters": 3, "year": 12, "years": 12}
+_DAYS = {"day": 1, "days": 1, "week": 7, "weeks": 7}
+_MICROSECONDS = {
+    "microsecond": 1, "microseconds": 1, "millisecond": 1000, "milliseconds": 1000, "second": 1_000_000, "seconds": 1_000_000,
+    "minute": 60_000_000, "minutes": 60_000_000, "hour": 3_600_000_000, "hours": 3_600_000_000,
+}  # fmt: skip
+_LAST_YEAR = 9999
+"""Computed times are folded from the year 1 up to this one."""
+
+
+class _Span(NamedTuple):
+    months: int = 0
+    days: int = 0
+    microseconds: int = 0
+
+    def negated(self) -> _Span:
+        return _Span(-self.months, -self.days, -self.microseconds)
+
+
+def with_folded_times(root: exp.Expression, text: str) -> exp.Expression:
+    """Return an expression with the values of its computed constants of time, such as ``now() - INTERVAL 1 DAY``.
+
+    Args:
+        root: The parsed expression.
+        text: Its SQL text.
+    """
+    if _COMPUTED.search(text) is None:
+        return root
+    now = time.time_ns() // 1000
+
+    def folded(node: exp.Expression) -> exp.Expression:
+        value = _time_of(node, now) if constant_of(node) is None else None
+        return node if value is None else _spelled(value)
+
+    return root.copy().transform(folded, copy=False)
+
+
+def _spelled(value: Literal) -> exp.Expression:
+    assert isinstance(value.value, int)
+    text = date_text(value.value) if value.type == DATE else timestamp_text(value.value)
+    if value.type == TIMESTAMPTZ:
+        text += "+00"
+    return exp.Cast(this=exp.Literal.string(text), to=exp.DataType.build(str(value.type), dialect="duckdb"))
+
+
+def _time_of(node: exp.Expression, now: int) -> Literal | None:
+    """Return the date, timestamp or instant that a node is, None if it is something else or not in the calendar of four-digit years."""
+    found = _computed_time(unwrapped(node), now)
+    if found is None or not isinstance(found.value, int):
+        return None
+    day = found.value if found.type == DATE else found.value // _DAY
+    return found if days_from_civil(1, 1, 2) <= day < days_from_civil(_LAST_YEAR, 12, 31) else None
+
+
+def _computed_time(node: exp.Expression, now: int) -> Literal | None:
+    match node:
+        case exp.CurrentTimestamp(this=None):
+            return Literal(value=now, type=TIMESTAMPTZ)
+        case exp.Anonymous() if node.name.lower() in _NOW and not node.expressions:
+            return Literal(value=now, type=TIMESTAMPTZ)
+        case exp.CurrentDate(this=None):
+            return Literal(value=wall_clock(now) // _DAY, type=DATE)
+        case exp.Localtimestamp(this=None):
+            return Literal(value=wall_clock(now), type=TIMESTAMP)
+        case exp.Cast() if not isinstance(node, exp.TryCast):
+            inner = _time_of(node.this, now)
+            return _plain_time(node) if inner is None else _as_time(inner, data_type_of(node.to))
+        case exp.TimestampTrunc() | exp.DateTrunc() if not node.args.get("zone"):
+            inner = _time_of(node.this, now)
+            return None if inner is None else _truncated(inner, str(node.args["unit"].name).lower())
+        case exp.Add() | exp.Sub():
+            return _moved(node, now)
+        case _:
+            return _plain_time(node)
+
+
+def _plain_time(node: exp.Expression) -> Literal | None:
+    constant = constant_of(node)
+    return constant if isinstance(constant, Literal) and constant.type in (DATE, TIMESTAMP, TIMESTAMPTZ) else None
+
+
+def _as_time(value: Literal, wanted: DataType | None) -> Literal | None:
+    assert isinstance(value.value, int)
+    if wanted == value.type:
+        return value
+    wall = value.value * _DAY if value.type == DATE else wall_clock(value.value) if value.type == TIMESTAMPTZ else value.value
+    if wanted == DATE:
+        return Literal(value=wall // _DAY, type=DATE)
+    if wanted == TIMESTAMP:
+        return Literal(value=wall, type=TIMESTAMP)
+    return zoned(value) if wanted == TIMESTAMPTZ else None
+
+
+def _moved(node: exp.Expression, now: int) -> Literal | None:
+    """Return a time plus or minus an interval, or a date plus or minus a number of days."""
+    sign = -1 if isinstance(node, exp.Sub) else 1
+    start, other = _time_of(node.this, now), unwrapped(node.expression)
+    if start is None and sign == 1:
+        start, other = _time_of(node.expression, now), unwrapped(node.this)
+    if start is None:
+        return None
+    assert isinstance(start.value, int)
+    number = constant_of(other)
+    if start.type == DATE and isinstance(number, Literal) and number.type in INTEGERS and isinstance(number.value, int):
+        return Literal(value=start.value + sign * number.value, type=DATE)
+    span = _span(other)
+    if span is None:
+        return None
+    span = span if sign == 1 else span.negated()
+    if start.type == TIMESTAMPTZ:
+        if not span.months and not span.days:
+            return Literal(value=start.value + span.microseconds, type=TIMESTAMPTZ)
+        return zoned(Literal(value=_on_calendar(wall_clock(start.value), span), type=TIMESTAMP))
+    wall = start.value * _DAY if start.type == DATE else start.value
+    return Literal(value=_on_calendar(wall, span), type=TIMESTAMP)
+
+
+def _span(node: exp.Expression) -> _Span | None:
+    """Return an interval of one unit; None for any other."""
+    if not isinstance(node, exp.Interval) or not isinstance(node.this, exp.Expression):
+        return None
+    amount, unit = unwrapped(node.this), node.args.get("unit")
+    negative = isinstance(amount, exp.Neg)
+    text = amount.this.name if negative else amount.name if isinstance(amount, exp.Literal) else ""
+    if not re.fullmatch(r"-?\d{1,9}", text) or not isinstance(unit, exp.Var):
+        return None
+    count, name = int(text) * (-1 if negative else 1), unit.name.lower()
+    if name in _MONTHS:
+        return _Span(months=count * _MONTHS[name])
+    if name in _DAYS:
+        return _Span(days=count * _DAYS[name])
+    return _Span(microseconds=count * _MICROSECONDS[name]) if name in _MICROSECONDS else None
+
+
+def _on_calendar(wall: int, span: _Span) -> int:
+    day, rest = divmod(wall, _DAY)
+    if span.months:
+        year, month, number = civil_from_days(day)
+        years, place = divmod(year * 12 + month - 1 + span.months, 12)
+        first, after = (days_from_civil(n // 12, n % 12 + 1, 1) for n in (years * 12 + place, years * 12 + place + 1))
+        # Months differ in length: one month after the 31st of January is the last day of February.
+        day = first + min(number, after - first) - 1
+    return (day + span.days) * _DAY + rest + span.microseconds
+
+
+def _truncated(value: Literal, unit: str) -> Literal | None:
+    """Return the start of the unit that contains a timestamp, an instant (in the effective zone) or a date."""
+    assert isinstance(value.value, int)
+    wall = value.value * _DAY if value.type == DATE else wall_clock(value.value) if value.type == TIMESTAMPTZ else value.value
+    day, (year, month, _) = wall // _DAY, civil_from_days(wall // _DAY)
+    match unit:
+        case "year":
+            start = days_from_civil(year, 1, 1) * _DAY
+        case "quarter":
+            start = days_from_civil(year, (month - 1) // 3 * 3 + 1, 1) * _DAY
+        case "month":
+            start = days_from_civil(year, month, 1) * _DAY
+        case "week":
+            # 1970-01-01 was a Thursday; weeks begin on Monday.
+            start = (day - (day + 3) % 7) * _DAY
+        case "day":
+            start = day * _DAY
+        case "hour" | "minute" | "second":
+            start = wall - wall % _MICROSECONDS[unit]
+        case _:
+            return None
+    if value.type == TIMESTAMPTZ:
+        return zoned(Literal(value=start, type=TIMESTAMP))
+    return Literal(value=start, type=TIMESTAMP) if value.type == TIMESTAMP else _truncated_date(start, unit)
+
+
+def _truncated_date(start: int, unit: str) -> Literal:
+    if unit in ("hour", "minute", "second"):
+        return Literal(value=start, type=TIMESTAMP)
+    return Literal(value=start // _DAY, type=DATE)

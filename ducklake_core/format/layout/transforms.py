@@ -17,18 +17,25 @@ import pyarrow as pa
 
 from ducklake_core.errors import DuckLakeError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.expressions import pruning
-from ducklake_core.format.expressions.comparison import Fitted, fit, infinity_of
+from ducklake_core.format.expressions.comparison import FLIPPED, Fitted, fit, holds, infinity_of
 from ducklake_core.format.expressions.predicates import (
+    UNKNOWN,
     And,
+    Call,
     ColumnReference,
+    Compare,
     Comparison,
     Constant,
     InList,
+    InZone,
     KeyValue,
     Literal,
+    Logical,
     Not,
+    Operator,
     Or,
     Predicate,
+    Scalar,
     SqlExpression,
     conjunction,
     disjunction,
@@ -313,7 +320,27 @@ def _tests_keys(predicate: Predicate) -> bool:
 
 
 def _is_key_test(part: Predicate) -> bool:
-    return isinstance(part, SqlExpression) and isinstance(part.scalar, KeyValue)
+    return isinstance(part, SqlExpression) and (isinstance(part.scalar, KeyValue) or _part_test(part.scalar) is not None)
+
+
+def _part_test(scalar: Scalar | None) -> tuple[ColumnReference, str, Operator, tuple[int, ...]] | None:
+    """Return column, part, operator and numbers of a test such as ``month(day) IN (1, 2)``; None for any other scalar."""
+    numbers: tuple[int, ...]
+    match scalar.operand if isinstance(scalar, InZone) else scalar:
+        case Compare(left=Call() as call, operator=operator, right=Literal(value=int() as number)):
+            numbers = (number,)
+        case Compare(left=Literal(value=int() as number), operator=other, right=Call() as call):
+            operator, numbers = FLIPPED[other], (number,)
+        case Logical(kind="in", operands=(Call() as call, *others)):
+            operator, numbers = "=", tuple(one.value for one in others if isinstance(one, Literal) and isinstance(one.value, int))
+            if len(numbers) < len(others):
+                return None
+        case _:
+            return None
+    column = call.arguments[0] if len(call.arguments) == 1 else None
+    if call.function not in CALENDAR_PARTS or not isinstance(column, ColumnReference):
+        return None
+    return column, call.function, operator, numbers
 
 
 def partition_statistics(
@@ -494,15 +521,15 @@ class _Keys:
     schema: Schema
     file_begin_snapshot: int | None
 
-    def text_of(self, wanted: KeyValue) -> tuple[str | None] | None:
+    def text_of(self, column_id: int, transform: str, buckets: int | None = None) -> tuple[str | None] | None:
         """Return the value that all rows of the file have for a key; None when that is not known."""
-        column = self.schema.by_id().get(wanted.key.column_id)
+        column = self.schema.by_id().get(column_id)
         # Parts of timestamptz are of the writer's time zone, NaN has many hashes, and another type may have other values.
         if column is None or column.type == TIMESTAMPTZ or column.type in FLOATS:
             return None
         if self.file_begin_snapshot is None or column.begin_snapshot > self.file_begin_snapshot:
             return None
-        wanted_key = (wanted.key.column_id, wanted.key.transform, wanted.key.buckets)
+        wanted_key = (column_id, transform, buckets)
         for key, text in zip(self.spec.fields, self.values, strict=True):
             if (key.column_id, key.transform, key.buckets) == wanted_key and (text is None or text.lstrip("-").isdecimal()):
                 return (text,)
@@ -511,10 +538,17 @@ class _Keys:
 
 def _by_key(predicate: SqlExpression, keys: _Keys) -> Predicate:
     """Return TRUE or FALSE for a test of a partition key that the file's own partition values decide."""
-    if not isinstance(predicate.scalar, KeyValue):
+    if isinstance(predicate.scalar, KeyValue):
+        key = predicate.scalar.key
+        known = keys.text_of(key.column_id, key.transform, key.buckets)
+        return predicate if known is None else Constant(value=known[0] == predicate.scalar.text)
+    test = _part_test(predicate.scalar)
+    known = None if test is None else keys.text_of(test[0].column_id, test[1])
+    if test is None or known is None:
         return predicate
-    known = keys.text_of(predicate.scalar)
-    return predicate if known is None else Constant(value=known[0] == predicate.scalar.text)
+    _, _, operator, numbers = test
+    # A part is NULL where the column is NULL or infinite.
+    return UNKNOWN if known[0] is None else Constant(value=any(holds(int(known[0]), operator, number) for number in numbers))
 
 
 def _values_in_buckets(predicate: InList, wanted: tuple[tuple[int, int], ...]) -> InList:

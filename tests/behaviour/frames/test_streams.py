@@ -7,7 +7,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import polars as pl
 import pyarrow as pa
+import pyarrow.dataset as pds
+import pyarrow.parquet as pq
 import pytest
 
 from ducklake_core import DuckLake
@@ -78,3 +81,25 @@ def test_a_stream_that_breaks_leaves_nothing_behind(small: DuckLake, sqlite_addr
         small.table("t").append(pa.RecordBatchReader.from_batches(schema, batches()))
     assert small.table("t").scan().count() == 0
     assert list(Path(sqlite_address.data_path).rglob("*.parquet")) == []
+
+
+def test_lazy_frames_datasets_and_files_are_streamed(small: DuckLake, tmp_path: Path) -> None:
+    rows = pa.table({"a": range(10), "b": [str(number) for number in range(10)]})
+    pq.write_table(rows, tmp_path / "rows.parquet")
+    dataset = pds.dataset(tmp_path / "rows.parquet")
+    read: list[int] = []
+
+    def noted(frame: pl.DataFrame) -> pl.DataFrame:
+        read.append(frame.height)
+        return frame
+
+    lazy = pl.scan_parquet(tmp_path / "rows.parquet").map_batches(noted, streamable=True)
+    small.create_table("t", lazy)
+    assert read == [], "columns are known without running the query"
+    table = small.table("t")
+    for data in (lazy, dataset, dataset.scanner(filter=pds.field("a") < 5), pq.ParquetFile(tmp_path / "rows.parquet")):
+        table.append(data)
+    assert sum(read) == 10
+    assert table.count() == 35
+    assert table.upsert(lazy.with_columns(pl.lit("x").alias("b")).head(1), on="a").rows_updated == 4
+    assert small.write("huge", pl.LazyFrame({"n": [2**100]}, schema={"n": pl.Int128})).rows_added == 1

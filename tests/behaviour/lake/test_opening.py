@@ -12,6 +12,7 @@ from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pytest
@@ -280,3 +281,52 @@ def test_create_rejects_an_existing_lake(lake: DuckLake, lake_address: LakeAddre
     with pytest.raises(AlreadyExistsError):
         DuckLake.create(lake_address.url, data_path=lake_address.data_path)
     assert lake.at(datetime.now(UTC)).snapshot.id == 0
+
+
+def test_paths_of_files_and_folders(tmp_path: Path) -> None:
+    for name in ("lake.sqlite", "lake.db", "lake.ducklake"):
+        with DuckLake.create(tmp_path / name, data_path=tmp_path / f"{name}_files", allowed_paths=tmp_path) as lake:
+            lake.write("t", ROWS)
+        kind = "duckdb" if name == "lake.ducklake" else "sqlite"
+        (tmp_path / name).rename(tmp_path / f"{name}.moved")
+        with DuckLake.open(tmp_path / f"{name}.moved", data_path=tmp_path / f"{name}_files") as lake:
+            assert (lake.settings().catalog_type, lake.table("t").count()) == (kind, 3)
+
+
+def test_times_are_datetimes_or_strings(small: DuckLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    small.write("t", ROWS)
+    moment = small.snapshot().time
+    small.write("t", ROWS)
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    for at in (moment, moment.isoformat(), str(moment), str(moment.astimezone(ZoneInfo("Asia/Tokyo")).replace(tzinfo=None))):
+        assert small.table("t", at=at).count() == 3, at
+        assert small.table("t").changes(at, at).count() == 3, at
+    assert small.table("t", at="9999-01-01").count() == 6
+    with pytest.raises(NotFoundError):
+        small.table("t", at="2000-01-01")
+    with pytest.raises(UsageError, match=r"at must be the id of a snapshot, a datetime with a zone or a time such as"):
+        small.table("t", at="yesterday")
+    with pytest.raises(UsageError, match="has no zone"):
+        small.table("t", at=datetime(2026, 1, 1))  # noqa: DTZ001 - a time without a zone
+
+
+def test_a_table_reads_its_own_writes(small: DuckLake) -> None:
+    table = small.create_table_as("t", ROWS) and small.table("t")
+    other, earlier = small.table("t"), small.table("t", at=small.snapshot().id)
+    assert table.append(ROWS).rows_inserted == 3
+    assert (table.count(), other.count(), earlier.count()) == (6, 3, 3)
+    found = table.upsert([{"id": 9, "delay": 1.0}, {"id": 1, "delay": 2.0}], on="id")
+    assert (found.rows_inserted, found.rows_updated, found.rows_deleted) == (1, 2, 0)
+    assert table.snapshot_id == found.snapshot_id
+    assert table.delete("id = 9").rows_deleted == 1
+    merge = table.merge([{"id": 1, "delay": 5.0}, {"id": 8, "delay": 6.0}], on="id")
+    found = merge.when_matched_update("all").when_not_matched_insert("all").execute()
+    assert (found.rows_inserted, found.rows_updated, found.rows_deleted) == (1, 2, 0)
+    assert table.count() == 7
+    table.add_column("note", "varchar")
+    assert table.columns == ("id", "delay", "note")
+    assert other.columns == ("id", "delay")
+    small.rename_table("t", "u")
+    with pytest.raises(NotFoundError):
+        table.append(ROWS)
+    assert table.refresh().name == "main.u"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, date, datetime, timedelta
+
 import pyarrow as pa
 import pytest
 
-from ducklake_core import DuckLake
+from ducklake_core import DuckLake, col, lit
 from ducklake_core.errors import SchemaError, UnsupportedFeatureError, UsageError
 from tests.support.oracle import LakeAddress, attached
 
@@ -64,3 +66,66 @@ def test_unsupported_conditions_raise(small: DuckLake) -> None:
     with pytest.raises(SchemaError, match="out of the range"):
         table.delete("CAST(x AS INTEGER) = 2")
     assert small.snapshot().id == 1
+
+
+TIMES = pa.table(
+    {
+        "d": pa.array([0, -1, 20511, 20454, None, 2**31 - 1], pa.date32()),
+        "ts": pa.array([0, -1, 1_772_163_296_000_001, 1_767_225_600_000_000, None, -62_135_596_800_000_000], pa.timestamp("us")),
+        "ns": pa.array([0, -1, 1_772_163_296_000_000_001, 1_767_225_599_999_999_999, None, 5], pa.timestamp("ns")),
+        "z": pa.array([0, -1, 1_772_163_296_000_001, 1_767_225_600_000_000, None, 1_774_756_800_000_000], pa.timestamp("us", "UTC")),
+        "x": pa.array([1.0, float("nan"), float("inf"), float("-inf"), None, -0.0]),
+        "n": pa.array([1, 2, 3, 4, None, 6], pa.int32()),
+    }
+)
+OF_TIMES = (
+    *(f"{part}({column}) = {number}" for column in ("d", "ts", "ns", "z") for part, number in (
+        ("year", 2026), ("month", 1), ("day", 31), ("hour", 3), ("minute", 34), ("second", 59), ("quarter", 1), ("dayofweek", 4),
+        ("isodow", 4), ("dayofyear", 58), ("week", 1)) if column != "d" or part not in ("hour", "minute", "second")),
+    "month(ts) IN (1, 2) AND hour(z) > 1", "date_part('dow', ts) = 4", "extract(hour FROM ts) = 23", "month(ts) IS NULL",
+    "NOT month(ts) = 1",
+    "year(z) > 2025", "year(z) BETWEEN 1969 AND 1970", "hour(ts) + 1 = 1",
+    "isnan(x)", "NOT isnan(x)", "isinf(x)", "isfinite(x)", "NOT isfinite(x)", "isfinite(d)", "isinf(d)", "isfinite(ts)",
+    "isnan(x * 2)", "isfinite(n::DOUBLE)",
+    "ts > now() - INTERVAL 1 DAY", "ts < current_date", "z < now()", "z >= today() - 5000", "d <= today() - 7", "d < now()::DATE",
+    "ts > now()::TIMESTAMP - INTERVAL '400 years'", "z BETWEEN now() - INTERVAL 20 YEARS AND now()",
+    "ts = TIMESTAMP '2025-12-31' + INTERVAL 1 DAY",
+    "d = DATE '2025-11-30' + INTERVAL 3 MONTHS", "ts < date_trunc('month', now())", "d > date_trunc('year', today()) - INTERVAL 50 YEARS",
+    "z = TIMESTAMPTZ '2026-03-28 05:00:00+01' + INTERVAL 1 DAY", "z = TIMESTAMPTZ '2026-03-28 05:00:00+01' + INTERVAL 24 HOUR",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
+def test_parts_of_times_and_computed_constants(zone: str, sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", zone)
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    lake.create_table_as("t", TIMES)
+    lake.create_table("parts", TIMES.schema, partition_by=["month(ts)", "hour(ts)"])
+    lake.table("parts").append(TIMES, inline=False)
+    with attached(sqlite_address) as duck:
+        duck.run(f"SET TimeZone = '{zone}'")
+        for condition in OF_TIMES:
+            wanted = sorted(duck.rows(f"SELECT rowid FROM t WHERE {condition}"))
+            for table in ("t", "parts"):
+                found = lake.table(table).scan(["rowid", "ts"], condition).to_arrow()
+                assert found.num_rows == len(wanted), (condition, table)
+    kept = lake.table("parts").scan(where="month(ts) = 2").explain()
+    assert [file.kept for file in kept.files].count(True) == 1, "months are partitions"
+    assert sum(file.kept for file in lake.table("parts").scan(where="hour(ts) IN (0, 7) AND month(ts) <> 12").explain().files) == 1
+
+
+def test_values_of_updates_are_sql_or_constants(small: DuckLake) -> None:
+    small.create_table("t", {"k": "int32", "name": "varchar", "other": "varchar", "at": "timestamp", "zoned": "timestamptz", "d": "date"})
+    table = small.table("t")
+    table.append([{"k": 1, "name": "now()", "other": "x"}], missing_columns="null")
+    table.update({"at": "now()", "zoned": "current_timestamp", "d": "today() - 1", "name": lit("upper(other)"), "other": col("name")})
+    (row,) = table.to_arrow().to_pylist()
+    assert (row["name"], row["other"]) == ("upper(other)", "now()")
+    assert datetime.now(UTC) - row["zoned"] < timedelta(minutes=5)
+    table.update({"name": "upper(other)", "d": lit("2026-01-31"), "k": lit(None), "other": lit("it's")})
+    (row,) = table.to_arrow().to_pylist()
+    assert (row["name"], row["d"], row["k"], row["other"]) == ("NOW()", date(2026, 1, 31), None, "it's")
+    merge = table.merge([{"d": date(2026, 1, 31), "name": "new"}], on="d")
+    merge.when_matched_update({"name": col("s.name"), "other": lit("s.name")}).execute()
+    (row,) = table.to_arrow().to_pylist()
+    assert (row["name"], row["other"]) == ("new", "s.name")

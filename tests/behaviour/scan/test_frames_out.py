@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,6 +11,8 @@ import duckdb
 import nanoarrow
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pds
 import pytest
 
 from ducklake_core import ChangeFeed, DuckLake, Scan, Table
@@ -36,6 +39,8 @@ WAYS: dict[str, Callable[[Any], pa.Table]] = {
     # Polars makes a series of structs of every stream that is not pyarrow's own.
     "pl.from_arrow": lambda rows: pl.from_arrow(rows).struct.unnest().to_arrow(),
     "pandas pyarrow": lambda rows: pa.Table.from_pandas(rows.to_pandas(dtype_backend="pyarrow")),
+    "polars lazy": lambda rows: rows.to_polars_lazy().collect().to_arrow(),
+    "dataset": lambda rows: rows.to_dataset().to_table(),
     "duckdb": lambda rows: rows.to_duckdb().to_arrow_table(),
     "duckdb.sql": lambda rows: duckdb.sql("FROM rows").to_arrow_table(),
     "nanoarrow": lambda rows: pa.table(nanoarrow.ArrayStream(rows)),
@@ -87,6 +92,84 @@ def test_every_way_gives_the_rows_that_duckdb_has(way: str, lake_address: LakeAd
         assert_same_rows(
             duck, WAYS[way](feed), f"SELECT rowid, i FROM ducklake_table_insertions('lake', 'main', 't', 2, {found.snapshot_id})"
         )
+
+
+@pytest.fixture
+def ten(sqlite_address: LakeAddress) -> Iterator[Table]:
+    """Ten files of ten rows, on SQLite."""
+    with lake_of_files(sqlite_address) as lake:
+        for number in range(10):
+            lake.write("t", pa.table({"i": range(number * 10, number * 10 + 10), "file": [number] * 10}))
+        yield lake.table("t")
+
+
+ROWS_OF_FILTERS: dict[str, tuple[pl.Expr, pds.Expression, int, int]] = {
+    "range": (pl.col("i") >= 95, pds.field("i") >= 95, 5, 1),
+    "between": (pl.col("i").is_between(18, 21), (pds.field("i") >= 18) & (pds.field("i") <= 21), 4, 2),
+    "negated": (~((pl.col("i") > 5) | pl.col("i").is_null()), ~((pds.field("i") > 5) | pds.field("i").is_null()), 6, 1),
+    "list": (pl.col("file").is_in([2, 3, 70]), pds.field("file").isin([2, 3, 70]), 20, 2),
+    "either": ((pl.col("i") == 3) | (pl.col("file") == 9), (pds.field("i") == 3) | (pds.field("file") == 9), 11, 2),
+    "two columns": (pl.col("i") < pl.col("file"), pds.field("i") < pds.field("file"), 0, 10),
+    "partly": (
+        (pl.col("i") > 92) & (pl.col("i") % 2 == 0),
+        (pds.field("i") > 92) & (pc.bit_wise_and(pds.field("i"), pds.scalar(1)) == 0),
+        3,
+        1,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ROWS_OF_FILTERS)
+def test_filters_of_lazy_frames_and_datasets_skip_files(ten: Table, opened: list[str], name: str) -> None:
+    in_polars, in_arrow, rows, files = ROWS_OF_FILTERS[name]
+    assert ten.to_polars_lazy().filter(in_polars).select("i").collect().height == rows
+    assert len(opened) == files
+    opened.clear()
+    dataset = ten.to_dataset()
+    assert dataset.to_table(columns=["i"], filter=in_arrow).num_rows == rows
+    assert len(opened) == files
+    assert dataset.filter(in_arrow).count_rows() == rows
+
+
+def test_lazy_frames_and_datasets_read_only_what_they_return(ten: Table) -> None:
+    ten.delete("i IN (3, 97)")
+    lazy, dataset = ten.to_polars_lazy(), ten.to_dataset()
+    assert lazy.select(pl.len()).collect().item() == dataset.count_rows() == 98
+    assert lazy.head(4).filter(pl.col("i") < 1000).collect().height == 4
+    assert ten.scan(limit=7).to_polars_lazy().filter(pl.col("i") < 1000).collect().height == 7
+    assert dataset.head(3).num_rows == 3
+    assert dataset.to_table({"next": pds.field("i") + 1}, filter=pds.field("i") == 5).to_pylist() == [{"next": 6}]
+    assert duckdb.sql("SELECT count(*), sum(i) FROM dataset WHERE i > 95").fetchall() == [(3, 96 + 98 + 99)]
+    assert pl.scan_pyarrow_dataset(dataset).filter(pl.col("i") == 98).collect().height == 1
+    assert dataset.sort_by([("i", "descending")]).head(1).column("i").to_pylist() == [99]
+    assert dataset.join(ten.scan(["i"]).to_dataset(), "i").count_rows() == 98
+    assert pds.dataset(dataset.to_table()).count_rows() == 98
+
+
+def test_functions_that_bypass_the_scanner_of_a_dataset_raise(ten: Table) -> None:
+    dataset = ten.to_dataset()
+    for bypass in (
+        lambda: pds.Scanner.from_dataset(dataset).to_table(),
+        lambda: next(iter(dataset.get_fragments())).to_table(),
+        lambda: pds.dataset([dataset]).to_table(),
+        lambda: dataset.replace_schema(dataset.schema).to_table(),
+    ):
+        with pytest.raises(UnsupportedFeatureError, match="only this library applies deletes"):
+            bypass()
+    with pytest.raises(UnsupportedFeatureError, match="cannot be pickled"):
+        pickle.dumps(dataset)
+
+
+def test_nan_and_null_are_filtered_as_the_library_filters_them(sqlite_address: LakeAddress) -> None:
+    """Polars takes NaN for the greatest number, Arrow compares it with nothing."""
+    values = pa.table({"x": [1.0, float("nan"), None, 7.0], "flag": [True, False, None, True]})
+    lake = lake_of_files(sqlite_address)
+    lake.write("t", values)
+    table, frame = lake.table("t"), pl.from_arrow(values)
+    for condition in (pl.col("x") > 5, ~(pl.col("x") > 5), ~pl.col("x").is_in([1.0]), pl.col("flag"), ~pl.col("flag")):
+        assert table.to_polars_lazy().filter(condition).collect().height == frame.filter(condition).height, condition
+    for test in (pds.field("x") > 5, ~(pds.field("x") > 5), ~pds.field("x").isin([1.0]), pds.field("flag"), ~pds.field("flag")):
+        assert table.to_dataset().to_table(filter=test).num_rows == values.filter(test).num_rows, test
 
 
 def test_a_relation_can_be_run_again_and_on_a_connection(table: Table) -> None:

@@ -40,7 +40,6 @@ SCHEMA = Schema(columns=tuple(Field(id=n, name=name, type=parse_leaf_type(kind))
     "text",
     [
         "random()", "regexp_replace(s, 'a', 'b')", "list_value(i)", "ts + INTERVAL 1 DAY", "date_trunc('month', ts)", "greatest(i, 1)",
-        "now()",
     ],
 )  # fmt: skip
 def test_expressions_for_engines_name_the_obstacle(text: str) -> None:
