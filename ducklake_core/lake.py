@@ -98,6 +98,7 @@ _RESTORES = RetryPolicy(max_attempts=4)
 """Attempts to restore a whole lake; every other commit meanwhile makes an attempt fail."""
 
 
+@arguments.none_means_default
 class DuckLake:
     """A DuckLake: one catalog database and the data path that it points to.
 
@@ -2145,6 +2146,7 @@ class LakeDefinitions:
     views: tuple[ViewDefinition, ...]
 
 
+@arguments.none_means_default
 class LakeAtSnapshot:
     """A lake at one snapshot, read only; created by :meth:`DuckLake.at`. Later commits do not change it."""
 
@@ -2258,6 +2260,7 @@ class LakeAtSnapshot:
         return self._lake.macros(at=self._snapshot.id)
 
 
+@arguments.none_means_default
 class Inspection:
     """The contents of a catalog as Arrow tables with typed columns. Made by ``lake.inspect``; no data file is opened.
 

@@ -18,6 +18,7 @@ Values: TypeAlias = Mapping[str, Any] | Literal["all"]
 Result = TypeVar("Result")
 
 
+@arguments.none_means_default
 class Merge(Generic[Result]):
     """A merge under construction, created by :meth:`Table.merge` and :meth:`Transaction.merge`. Nothing happens before :meth:`execute`.
 

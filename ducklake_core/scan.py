@@ -14,7 +14,7 @@ from ducklake_core.catalog.feed import Bound
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.engines.arrow.readable import Readable, first_rows
 from ducklake_core.errors import UsageError
-from ducklake_core.format.arguments import row_count
+from ducklake_core.format.arguments import none_means_default, row_count
 from ducklake_core.format.expressions.predicates import Predicate
 from ducklake_core.format.state import TableState
 from ducklake_core.format.types.names import folded
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from ducklake_core.format.types.schema import Schema
 
 
+@none_means_default
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scan(Readable):
     """The rows of a table at one snapshot, read when one of the ``to_`` methods is called.
@@ -282,6 +283,7 @@ class PlannedScan:
     __repr__ = __str__
 
 
+@none_means_default
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeFeed(Readable):
     """The changes of a table between two snapshots, read when one of the ``to_`` methods is called.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Unpack
+from uuid import NAMESPACE_OID, uuid5
 
 from ducklake_core.catalog.feed import last_row_change, row_changes, snapshots_about
 from ducklake_core.catalog.reading.files import data_files
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from ducklake_core.staging.arguments import RestoredColumns
 
 
+@arguments.none_means_default
 class Table(Scanned):
     """A table, returned by :meth:`DuckLake.table`. Writes use the newest snapshot.
 
@@ -594,6 +596,37 @@ class Table(Scanned):
             return single_result(tx.result, self.name, self._known.id)
 
         return Merge(self.name, carry_out)
+
+    def apply_changes(self, changes: ChangeFeed, *, on: str | Sequence[str], **commit: Unpack[CommitOptions]) -> WriteResult:
+        """Apply the changes of another table to this one, exactly once, in one commit. The tables may be in different lakes.
+
+        Of several changes of a key, only the newest counts: its row is written, or deleted if the key has no row any more. Applying
+        changes again that this table has already leads to the same rows. The changes are held in memory.
+
+        Args:
+            changes: Changes of the other table, from :meth:`Table.changes`. With fewer columns, the other columns of this table keep
+                their values.
+            on: Name of the key column, or names of several. Keys must be unique in the other table, and not NULL.
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id. Default of ``commit_id``: an id
+                that is derived from both tables and the range and columns of the changes, so that the same call a second time does nothing.
+
+        Returns:
+            Snapshot id, rows, files and bytes of the write; ``repeated`` is set if the changes were applied before.
+
+        Raises:
+            UsageError: ``changes`` is not a complete change feed, or a key is NULL or not unique.
+            NotFoundError: This table lacks a column of the changes, or a snapshot of the changes has expired.
+            CommitConflictError: Another writer changed the same rows meanwhile.
+        """
+        arguments.check_commit(commit)
+        options: dict[str, Any] = dict(commit)
+        if options.get("commit_id") is None and hasattr(changes, "kind"):
+            shape = changes.plan().plan.shape
+            what = (changes.table.uuid, shape.start, shape.end, changes.columns, changes.where, self._known.uuid, arguments.names("on", on))
+            options["commit_id"] = f"changes-{uuid5(NAMESPACE_OID, repr(what))}"
+        with self._transaction(options) as tx:
+            tx.apply_changes(self.name, changes, on=on)
+        return single_result(tx.result, self.name, self._known.id)
 
     def restore(
         self, at: At, *, columns: RestoredColumns | None = None, spark: SparkSession | None = None, **commit: Unpack[CommitOptions]

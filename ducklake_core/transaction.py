@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
@@ -108,6 +109,7 @@ if TYPE_CHECKING:
     from ducklake_core.format.macros import MacroKind
     from ducklake_core.format.state import SchemaState, TableState
     from ducklake_core.format.types.type_parser import TypeLike
+    from ducklake_core.scan import ChangeFeed
     from ducklake_core.sql.changes import ComputedChange
     from ducklake_core.staging.arguments import At, RestoredColumns, SqlParameters
     from ducklake_core.staging.context import Base
@@ -124,6 +126,7 @@ Given = TypeVar("Given")
 #
 # If an earlier run has committed (``repeated``), calls only record their operation. At the end, the records are compared with those of the
 # earlier run: it is an error to use the same commit id for other work.
+@arguments.none_means_default
 class Transaction:
     """Changes to be committed as one snapshot, created by :meth:`DuckLake.transaction`.
 
@@ -670,6 +673,47 @@ class Transaction:
                 self._merge_nothing(staged, frame, on, clauses)
                 return
             self._merge(staged, request, frame)
+
+    def apply_changes(self, name: str, changes: ChangeFeed, *, on: str | Sequence[str]) -> None:
+        """Apply the changes of another table; see :meth:`Table.apply_changes`.
+
+        Args:
+            name: ``table`` or ``schema.table``, the table to change.
+            changes: Changes of the other table, from :meth:`Table.changes`.
+            on: Name of the key column, or names of several.
+
+        Raises:
+            UsageError: ``changes`` is not a complete change feed, or a key is NULL or not unique.
+            NotFoundError: The table lacks a column of the changes.
+        """
+        from ducklake_core.engines.arrow.feed import FEED_COLUMNS, newest_changes
+        from ducklake_core.scan import ChangeFeed
+
+        on = arguments.names("on", on)
+        given: object = changes
+        if not isinstance(given, ChangeFeed) or given.kind != "changes" or given.row_limit is not None:
+            raise UsageError("changes must be a change feed without a limit. Pass source.changes(start, end)", parameter="changes")
+        if self._is_done("apply_changes", name, on, changes.table.uuid, changes.start, changes.table.snapshot_id):
+            return
+        columns = changes.columns
+        if columns is not None:
+            given = {folded(column) for column in columns}
+            columns = [*columns, *(one for one in (*on, "snapshot_id", "change_type") if folded(one) not in given)]
+        rows = replace(changes, columns=columns).to_arrow()
+        schema = Schema(columns=tuple(column for column in changes.table.schema if column.name in rows.column_names))
+        keys = [schema.column(one).name for one in on]
+        removed = next(flag for n in count() if schema.find(flag := f"removed_{n}") is None)
+        values = {column: Column(("s", column)) for column in rows.column_names if column not in FEED_COLUMNS}
+        self.merge_clauses(
+            name,
+            newest_changes(rows, keys, removed),
+            keys,
+            [
+                ("matched", "delete", None, f"s.{removed}"),
+                ("matched", "update", values, None),
+                ("not matched", "insert", values, f"NOT s.{removed}"),
+            ],
+        )
 
     @staticmethod
     def _merge_request(

@@ -9,6 +9,7 @@ from ducklake_core.catalog.reading.definitions import ViewState
 from ducklake_core.catalog.reading.reader import CatalogReader, object_tags
 from ducklake_core.engines.arrow.readable import Readable
 from ducklake_core.errors import UnsupportedFeatureError
+from ducklake_core.format import arguments
 from ducklake_core.format.types.names import join_name
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.types.text import visible
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+@arguments.none_means_default
 class ViewDefinition:
     """A view with everything that its query says; part of :class:`LakeDefinitions`.
 

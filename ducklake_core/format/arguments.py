@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
+from functools import wraps
+from types import FunctionType
 from typing import Any, TypeVar
 
 from ducklake_core.errors import UsageError
@@ -21,6 +23,39 @@ COMMIT_OPTIONS = (*COMMIT_MESSAGE, "commit_id")
 _MAX_NUMBER = 2**63 - 1
 
 Checked = TypeVar("Checked")
+Decorated = TypeVar("Decorated", bound=type)
+
+
+def none_means_default(cls: Decorated) -> Decorated:
+    """Let the public methods of a class treat None like an optional argument that is not given.
+
+    Configurations and wrappers pass on None for what they do not set. Methods whose defaults are None handle it themselves.
+    """
+    for name, member in list(vars(cls).items()):
+        function = member.__func__ if isinstance(member, classmethod) else member
+        if name.startswith("_") or not isinstance(function, FunctionType):
+            continue
+        code, given = function.__code__, function.__defaults__ or ()
+        positional = code.co_varnames[: code.co_argcount]
+        defaults = dict(zip(positional[len(positional) - len(given) :], given, strict=True)) | (function.__kwdefaults__ or {})
+        if any(default is not None for default in defaults.values()):
+            wrapped = _with_defaults(function, positional, defaults)
+            setattr(cls, name, classmethod(wrapped) if isinstance(member, classmethod) else wrapped)
+    return cls
+
+
+def _with_defaults(function: Callable[..., Any], positional: tuple[str, ...], defaults: Mapping[str, Any]) -> Callable[..., Any]:
+    @wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        # Not ``None in args``: frames compare their values.
+        if any(value is None for value in args):
+            names = zip(positional, args, strict=False)
+            args = (*(defaults.get(name) if value is None else value for name, value in names), *args[len(positional) :])
+        if any(value is None for value in options.values()):
+            options = {name: defaults.get(name) if value is None else value for name, value in options.items()}
+        return function(*args, **options)
+
+    return call
 
 
 def _wrong(name: str, expected: str, value: object) -> UsageError:

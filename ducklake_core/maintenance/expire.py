@@ -331,6 +331,7 @@ def _result(snapshots: Sequence[ExpiringSnapshot], found: Unneeded, held: Sequen
     return ExpiryResult(dry_run=dry_run, snapshots=tuple(snapshots), files=found.files, tables=found.tables, held=tuple(held))
 
 
+@arguments.none_means_default
 class Holds:
     """Named holds on snapshots, returned by :attr:`DuckLake.holds`. A held snapshot does not expire.
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ducklake_core.staging.staged_table import StagedTable
 
 
+@arguments.none_means_default
 class TransactionTable(Scanned):
     """A table inside a transaction, for reads; returned by :meth:`Transaction.table`.
 

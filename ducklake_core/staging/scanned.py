@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ducklake_core.engines.arrow.readable import Readable
+from ducklake_core.format import arguments
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.scan import Scan
 from ducklake_core.staging.arguments import Where
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from ducklake_core.format.expressions.predicates import Predicate
 
 
+@arguments.none_means_default
 class Scanned(Readable):
     """Base class of tables that are read through scans: :class:`~ducklake_core.table.Table` and tables inside a transaction."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias, assert_never, cast
 
@@ -12,11 +12,14 @@ import pyarrow.compute as pc
 
 from ducklake_core.engines.arrow.file_reader import ChosenRows
 from ducklake_core.engines.arrow.read import read_chosen, read_inlined
+from ducklake_core.errors import UsageError
 from ducklake_core.format.expressions.predicates import Predicate
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.planning.plan import (
     CHANGE_TYPE,
     DELETE,
+    FEED_ROW_ID,
+    FEED_SNAPSHOT_ID,
     INSERT,
     POSTIMAGE,
     PREIMAGE,
@@ -36,6 +39,7 @@ from ducklake_core.storage.filesystems import Storage
 _NOTHING = np.empty(0, dtype=np.int64)
 # Indexes of the columns that every feed begins with; a table may have columns of the same names.
 _SNAPSHOT_ID, _ROW_ID, _CHANGE_TYPE = range(3)
+FEED_COLUMNS = (FEED_SNAPSHOT_ID.name, FEED_ROW_ID.name, CHANGE_TYPE.name)
 
 Source: TypeAlias = ChangeTask | InlinedChanges
 
@@ -268,3 +272,34 @@ def _matching(batch: pa.RecordBatch, predicate: Predicate | None) -> pa.RecordBa
 def _returned(batch: pa.RecordBatch, plan: ChangePlan) -> pa.RecordBatch:
     place = {column.id: index for index, column in enumerate(plan.shape.schema)}
     return pa.RecordBatch.from_arrays([batch.column(place[c.id]) for c in plan.schema], schema=feed_arrow_schema(plan.schema))
+
+
+def newest_changes(changes: pa.Table, on: Sequence[str], removed: str) -> pa.Table:
+    """Return the newest change of each key, without the columns of the feed.
+
+    Args:
+        changes: Changes with ``snapshot_id`` and ``change_type``, as a feed returns them.
+        on: Names of the key columns.
+        removed: Name of the boolean column to add: whether the key has no row any more.
+
+    Raises:
+        UsageError: A key is NULL, or one snapshot has several rows with a key.
+    """
+    for name in on:
+        if changes.column(name).null_count:
+            raise UsageError(f"column {name!r} of the changes has NULLs, but it is part of the key. Choose other key columns", column=name)
+    is_removed = pc.is_in(changes.column("change_type"), value_set=pa.array([DELETE, PREIMAGE]))
+    # Of one snapshot, the row that it deleted comes before the one that it added.
+    order = pc.add(pc.multiply(changes.column("snapshot_id"), 2), pc.if_else(is_removed, 0, 1))
+    keys = changes.select(list(on)).append_column("\0order", order).append_column("\0removed", is_removed)
+    added = keys.filter(pc.invert(is_removed)).group_by([*on, "\0order"]).aggregate([([], "count_all")])
+    repeated = added.filter(pc.greater(added.column("count_all"), 1))
+    if repeated.num_rows:
+        key = ", ".join(f"{name} = {repeated.column(name)[0].as_py()!r}" for name in on)
+        raise UsageError(f"one snapshot of the changes has several rows with {key}. Choose key columns that are unique", columns=tuple(on))
+    ascending = pc.sort_indices(keys, [("\0order", "ascending")])
+    numbered = keys.select(list(on)).take(ascending).append_column("\0row", ascending)
+    last = numbered.group_by(list(on), use_threads=False).aggregate([("\0row", "last")]).column("\0row_last")
+    rows = changes.drop_columns([name for name in FEED_COLUMNS if name in changes.column_names]).append_column(removed, is_removed)
+    newest: pa.Table = rows.take(last)
+    return newest

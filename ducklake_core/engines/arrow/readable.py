@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ducklake_core.errors import UnsupportedFeatureError, UsageError
+from ducklake_core.format import arguments
 from ducklake_core.format.types.schema import ArrowType, Schema
 from ducklake_core.format.types.text import shown
 
@@ -36,6 +37,7 @@ _LARGEST_EXACT = 2**53
 """Up to here a float of 64 bits holds every whole number."""
 
 
+@arguments.none_means_default
 class Readable(ABC):
     """An object with rows: a table, a scan, a change feed, a view, or a table within a transaction.
 

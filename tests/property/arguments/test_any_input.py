@@ -185,3 +185,23 @@ def test_results_take_nothing() -> None:
         if not name.startswith("_") and len(inspect.signature(function).parameters) > 1
     ]
     assert not taking
+
+
+_DEFAULTS = [
+    (method, parameter.name)
+    for method in methods()
+    for parameter in method.parameters
+    if parameter.default is not inspect.Parameter.empty and parameter.default is not None
+]
+
+
+def test_every_class_treats_none_as_not_given() -> None:
+    assert all(hasattr(method.function, "__wrapped__") for method, _ in _DEFAULTS), "none_means_default is missing on a class"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("method", "name"), _DEFAULTS, ids=str)
+def test_none_is_the_default(method: Method, name: str, copies: Copies) -> None:
+    copy = copies.copy()
+    with DuckLake.connect(copy.url, data_path=f"{copy.folder}/files/", override_data_path=True) as lake:
+        call(method, lake, {**method.valid(copy), name: None})
