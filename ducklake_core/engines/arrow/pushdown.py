@@ -212,8 +212,8 @@ def predicate_of(node: Node, columns: FilterColumns) -> Predicate | None:
             values = columns.literals(column, options.field("value_set").flatten())
             return InList(operand=columns.reference(column), values=values) if values else None
         case Call(function="starts_with", operands=(ColumnAt() as column, pa.Array() as prefix)):
-            texts = columns.literals(column, prefix) if columns.reference(column).type == VARCHAR else ()
-            return StartsWith(operand=columns.reference(column), prefix=str(texts[0].value)) if texts else None
+            strings = columns.literals(column, prefix) if columns.reference(column).type == VARCHAR else ()
+            return StartsWith(operand=columns.reference(column), prefix=str(strings[0].value)) if strings else None
         case Call(function=function, operands=(ColumnAt() as column, pa.Array() as literal)) if function in _OPERATORS:
             return _comparison(columns, column, _OPERATORS[function], literal)
         case Call(function=function, operands=(pa.Array() as literal, ColumnAt() as column)) if function in _OPERATORS:
