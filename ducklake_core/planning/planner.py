@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -135,7 +136,7 @@ def scan_columns(table: Schema, columns: Sequence[str] | None) -> tuple[Schema, 
 
 def _check_projection(named: Sequence[str], virtual: Sequence[str]) -> None:
     names = [folded(name) for name in named]
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         raise UsageError(f"The scan requests {', '.join(twice)} more than once. Request each column once")
     if not named and not virtual:
@@ -460,7 +461,7 @@ def _selected(schema: Schema, columns: Sequence[str]) -> Schema:
     if isinstance(columns, str):
         raise UsageError(f"columns must be a list of names, not a string. Pass [{columns!r}]")
     selected = schema.select(columns)
-    twice = sorted({name for name in selected.names if selected.names.count(name) > 1})
+    twice = sorted(name for name, count in Counter(selected.names).items() if count > 1)
     if twice or not selected.columns:
         raise UsageError(
             f"The feed requests {', '.join(twice)} more than once. Request each column once"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta, timezone
 from functools import cached_property, lru_cache
@@ -245,7 +246,24 @@ class CatalogTimestamp(TypeDecorator[datetime]):
     def result_processor(self, dialect: Dialect, coltype: Any) -> Callable[[Any], Any] | None:
         own = self.impl_instance.result_processor(dialect, coltype)
         # Decided once per result: checking the abilities for each cell takes longer than the rest, and a lake may have many snapshots.
-        return _in_utc if own is None and not abilities_of(dialect).timestamp_as_text else super().result_processor(dialect, coltype)
+        if own is not None:
+            return super().result_processor(dialect, coltype)
+        return _from_cell if abilities_of(dialect).timestamp_as_text else _in_utc
+
+
+def _from_cell(value: Any) -> datetime | None:
+    """Return the point in time of a text; the usual form, ``2024-07-01 20:00:00.12+00``, without a regular expression.
+
+    >>> _from_cell("2024-07-01 20:00:00.12+00") == time_from_text("2024-07-01 20:00:00.12+00")
+    True
+    """
+    if value is None:
+        return None
+    text = str(value)
+    if text[-3:] == "+00" and text[4:17:3] == "-- ::" and text[19] in ".+":
+        with suppress(ValueError):
+            return datetime.fromisoformat(text)
+    return time_from_text(text)
 
 
 def _in_utc(value: datetime | None) -> datetime | None:

@@ -241,7 +241,9 @@ class FileReader:
         self, opened: OpenFile, start: int, groups: list[int], places: tuple[int, ...], threads: bool, until: int | None = None
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield batches of some columns, each with the position of its first row; one ends after ``until`` rows."""
-        columns = [self._layout.schema.names[place] for place in places] if self._layout.passes.named else None
+        # Arrow makes a new list at each access.
+        names = self._layout.schema.names
+        columns = [names[place] for place in places] if self._layout.passes.named else None
         position = start
         for batch in decoded(opened, groups, columns, self._task.file, self._storage, threads=threads, until=until):
             yield position, batch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from ducklake_core.format.expressions.conditions import bind
 from ducklake_core.format.files.data_files import ROW_ID_FIELD_ID, SNAPSHOT_ID_FIELD_ID, DataFile
 from ducklake_core.format.types.data_types import BOOLEAN, INT32, INT64, VARCHAR, Field, ListType
 from ducklake_core.format.types.schema import Schema
+from ducklake_core.lake import DuckLake
 from ducklake_core.planning.plan import ColumnLifetime, FileTask, ScanProjection
 from ducklake_core.storage.filesystems import Storage
 
@@ -207,3 +209,19 @@ def test_values_that_do_not_fit_are_named(tmp_path: Path) -> None:
         rows(FileTask(file=file), shape(A))
     with pytest.raises(SchemaError, match="'a'"):
         rows(FileTask(file=file), shape(replace(A, type=ListType(element=Field(id=2, name="element", type=BOOLEAN)))))
+
+
+@pytest.mark.slow
+def test_time_grows_with_the_columns_and_not_with_their_square(tmp_path: Path) -> None:
+    def seconds(columns: int) -> float:
+        names = [f"c{number}" for number in range(columns)]
+        with DuckLake.create(f"sqlite:///{tmp_path}/{columns}.sqlite", data_path=f"{tmp_path}/{columns}/") as lake:
+            lake.write("t", pa.table([pa.array([1])] * columns, names=names), inline=False)
+            best = float("inf")
+            for _ in range(3):
+                started = time.process_time()
+                assert lake.table("t").scan().to_arrow().num_columns == columns
+                best = min(best, time.process_time() - started)
+            return best
+
+    assert seconds(6000) < 16 * seconds(750)
