@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     from ducklake_core.maintenance.check.findings import Severity as Severity
     from ducklake_core.maintenance.checkpoint import CheckpointResult as CheckpointResult
     from ducklake_core.maintenance.checkpoint import CheckpointVerb as CheckpointVerb
+    from ducklake_core.maintenance.checkpoint import PurgeResult as PurgeResult
     from ducklake_core.maintenance.cleanup import CleanupResult as CleanupResult
     from ducklake_core.maintenance.cleanup import LeftFile as LeftFile
     from ducklake_core.maintenance.cleanup import OldFile as OldFile
@@ -180,6 +181,7 @@ _EXPORTS = {
     "CheckResult": "ducklake_core.maintenance.check.findings",
     "CheckpointResult": "ducklake_core.maintenance.checkpoint",
     "CheckpointVerb": "ducklake_core.maintenance.checkpoint",
+    "PurgeResult": "ducklake_core.maintenance.checkpoint",
     "CleanupResult": "ducklake_core.maintenance.cleanup",
     "ClusteringGain": "ducklake_core.maintenance.clustering",
     "Column": "ducklake_core.format.expressions.conditions",

@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     from ducklake_core.format.types.schema import Schema
     from ducklake_core.format.types.type_parser import TypeLike
     from ducklake_core.maintenance.check.findings import CheckLevel, CheckResult
-    from ducklake_core.maintenance.checkpoint import CheckpointResult
+    from ducklake_core.maintenance.checkpoint import CheckpointResult, PurgeResult
     from ducklake_core.maintenance.cleanup import CleanupResult
     from ducklake_core.maintenance.expire import ExpiryResult
     from ducklake_core.maintenance.flush import FlushResult
@@ -1813,6 +1813,71 @@ class DuckLake:
             dry_run=dry_run,
             progress=ProgressMeter(progress),
             budget=BudgetMeter(Budget(max_files=max_files, max_seconds=max_seconds)),
+        )
+
+    def purge(
+        self,
+        table: str,
+        where: Where,
+        *,
+        min_age: timedelta | str = "0 seconds",
+        progress: ProgressCallback | None = None,
+        dry_run: bool = False,
+        **commit: Unpack[CommitMessage],
+    ) -> PurgeResult:
+        """Delete rows for good: from all snapshots, files, inlined rows, and statistics, for example for an erasure request.
+
+        Deletes the rows, flushes the inlined rows of the table, rewrites its files with deleted rows, reduces the smallest and largest
+        values in its statistics to those of the remaining rows, **expires all snapshots of the lake except the newest**, and deletes the
+        files that only they used, and orphaned files that are older than the default age. Earlier deleted rows of the table are erased
+        too. A call that is interrupted is completed by the same call.
+
+        Args:
+            table: ``table`` or ``schema.table``.
+            where: Condition on the rows to delete. The rows may be deleted already.
+            min_age: Minimum age of snapshots and files to delete, which protects running readers. Until the rest is old enough, the
+                result lists it; call again later. Default: 0 seconds, which makes running readers of earlier snapshots fail.
+            progress: Callback that receives a :class:`Progress` after each step. Default: none.
+            dry_run: Whether to change nothing and only count the rows. Default: False.
+            **commit: Author, message and extra_info of the snapshots (:class:`CommitMessage`). Use no personal data.
+
+        Returns:
+            What was done by each operation and what may still contain the rows; printing it shows both.
+
+        Raises:
+            UsageError: Holds keep snapshots, or the option ``auto_compact`` of the table is false. Nothing was changed.
+            NotFoundError: There is no such table.
+        """
+        from ducklake_core.maintenance.checkpoint import PurgeResult, check_no_holds, purge
+        from ducklake_core.maintenance.groups import name_of
+
+        arguments.check_flags(dry_run=dry_run)
+        self._database.check_writable(dry_run=dry_run)
+        age = arguments.age("min_age", min_age)
+        if where is None:
+            raise UsageError("purge needs a condition. Pass where='true' to purge all rows", parameter="where")
+        opened = self.table(table)
+        name = name_of(opened.state)
+        request = _request(name, None, None, commit, progress, dry_run)
+        if opened.state.options.get("auto_compact", "true").lower() == "false":
+            raise UsageError(
+                f"{name} cannot be purged, because its option auto_compact is false. Remove it with lake.unset_option('auto_compact', "
+                f"table={name!r})",
+                table=name,
+            )
+        check_no_holds(self._database)
+        if dry_run:
+            return PurgeResult(dry_run=True, table=name, rows_deleted=opened.scan(where=where).count())
+        deleted = opened.delete(where, **commit)
+        return purge(
+            self._database,
+            self._info,
+            self._storage,
+            request,
+            opened.state,
+            rows_deleted=deleted.rows_deleted,
+            min_age=age,
+            matching=lambda: self.table(name).scan(where=where).count(),
         )
 
     # Maintain: the lake

@@ -30,6 +30,7 @@ _MAINTAINING = (
     *maintaining.PLANNED,
     maintaining.restore,
     maintaining.undrop,
+    maintaining.purge,
     maintaining.copy,
     maintaining.move,
     maintaining.check,

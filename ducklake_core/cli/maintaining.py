@@ -19,6 +19,7 @@ from ducklake_core.cli.session import (
     Json,
     LakeOptions,
     Message,
+    TableName,
     column_names,
     exit_with,
     opened,
@@ -247,6 +248,33 @@ def undrop(
             print_json(info)
         else:
             print_lines([f"{made.name} was re-created with {counted(info.row_count, 'row')}, at snapshot {made.snapshot_id}"])
+
+
+def purge(
+    context: typer.Context,
+    *,
+    table: TableName,
+    where: Annotated[str, typer.Option("--where", help="Condition in SQL (DuckDB's dialect) on the rows to delete.")],
+    min_age: Annotated[str, typer.Option("--min-age", help="Minimum age of snapshots and files to delete.")] = "0 seconds",
+    author: Author = None,
+    message: Message = None,
+    extra_info: ExtraInfo = None,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:
+    """Delete rows for good: from all snapshots, files and statistics. Expires all snapshots of the lake except the newest.
+
+    The exit code is 1 if something may still contain the rows.
+
+    Example: ducklake purge customers --where 'id = 1999'
+    """
+    with opened(context, read_only=dry_run) as lake:
+        commit: dict[str, Any] = {"author": author, "message": message, "extra_info": extra_info}
+        with progress_bar(as_json=as_json) as progress:
+            result = lake.purge(table, where, min_age=min_age, progress=progress, dry_run=dry_run, **commit)
+        with read_or_not():
+            print_report(result, as_json=as_json)
+        exit_with(FOUND, dry_run or result.is_complete)
 
 
 def copy(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -212,6 +212,54 @@ def _united(bounds: list[tuple[str, str]], data_type: DataType) -> Any:
     except (DuckLakeError, ValueError, ArithmeticError):
         return None
     return low, high
+
+
+def exact_bounds(
+    table_id: int,
+    bounds: Iterable[CatalogRow],
+    statistics: Iterable[CatalogRow],
+    *,
+    files: int,
+    leaves: Mapping[int, Field],
+    promoted: Collection[int],
+) -> list[WidenTableBounds | ForgetTableBounds]:
+    """Return the changes that reduce the bounds of a table to the values of its live files, for a table without inlined rows and deletes.
+
+    Bounds that the files do not determine, such as shortened strings, are deleted.
+
+    Args:
+        table_id: The table.
+        bounds: Its rows of ``table_column_stats``.
+        statistics: Rows of ``file_column_stats`` of its live files.
+        files: Number of live files.
+        leaves: Present leaf columns by id.
+        promoted: Ids of columns whose type has changed.
+    """
+    spans: dict[int, _Span] = defaultdict(_Span)
+    for row in statistics:
+        if row.column_id in leaves:
+            _add(spans[row.column_id], row, leaves[row.column_id])
+    found: list[WidenTableBounds | ForgetTableBounds] = []
+    for row in bounds:
+        leaf, span = leaves.get(row.column_id), spans[row.column_id]
+        is_known = leaf is not None and leaf.type not in (*WITHOUT_BOUNDS, BLOB) and span.is_known and span.files == files
+        if leaf is not None and leaf.type in FLOATS:
+            is_known = is_known and row.contains_nan is False and leaf.id not in promoted
+        united = _united(span.bounds, leaf.type) if leaf is not None and is_known and span.bounds else None
+        if united is None and (row.min_value is not None or row.max_value is not None or row.extra_stats is not None):
+            found.append(ForgetTableBounds(table_id, row.column_id))
+        elif united is not None and united != (row.min_value, row.max_value):
+            found.append(
+                WidenTableBounds(
+                    table_id=table_id,
+                    column_id=row.column_id,
+                    contains_null=row.contains_null,
+                    contains_nan=row.contains_nan,
+                    min_value=united[0],
+                    max_value=united[1],
+                )
+            )
+    return found
 
 
 def _variant_statistics(facts: Facts) -> None:

@@ -188,7 +188,18 @@ def test_copy_and_move(lake: DuckLake, run: Run, tmp_path: Path) -> None:
     assert "ducklake move NEW_PATH" in doctor
     assert "4 files checked" in run(f"move {tmp_path / 'moved'}").stdout
     assert "ok       storage" in run("doctor --no-write").stdout
-    assert answer(run("move nowhere --json", code=FAILED))["code"] == "not-found"
+    assert "4 files of 4 cannot be found" in run("move nowhere", code=FAILED).stderr
+
+
+def test_purge(lake: DuckLake, run: Run) -> None:
+    lake.holds.add("audit")
+    assert "'audit' (snapshot 4)" in run("purge t --where 'a = 199'", code=USAGE).stderr
+    lake.holds.remove("audit")
+    assert run("purge t --where 'a = 199' --dry-run").stdout.startswith("would delete 1 row of main.t")
+    assert run("purge t --where 'a = 199' --message m").stdout.endswith("in no snapshot, file, inlined row and statistic of the lake\n")
+    assert len(lake.snapshots()) == 1
+    found = answer(run("purge t --where 'a = 198' --min-age '1 hour' --json", code=FOUND))
+    assert "younger than min_age" in found["remains"][0]
 
 
 def test_sort_keys_have_directions(lake: DuckLake, run: Run) -> None:
