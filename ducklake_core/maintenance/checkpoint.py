@@ -247,7 +247,7 @@ def purge(
         matching: Returns the number of rows that match the condition now.
     """
     progress, bounds, base = request.progress, list[str](), 0
-    verbs: list[CheckpointVerb] = []
+    found: list[CheckpointVerb] = []
     # Each operation finds what is left to do, so that a call after an interruption completes the former one.
     operations: dict[str, Callable[[], MaintenanceResult]] = {
         "flush_inlined_data": lambda: flush_inlined_data(database, info, storage, request),
@@ -262,8 +262,8 @@ def purge(
         if operation == "expire_snapshots":
             # Before the expiry, because the correction is a snapshot, too.
             bounds, base = _correct_bounds(database, info, table, request.commit)
-        verbs.append(_run(operation, run))
-        if verbs[-1].failure is not None or (operation in _MOVES_ROWS and verbs[-1].result and verbs[-1].result.failed_steps):
+        found.append(_run(operation, run))
+        if found[-1].failure is not None or (operation in _MOVES_ROWS and found[-1].result and found[-1].result.failed_steps):
             break
     with database.read() as connection:
         snapshots = tuple(number for number, _ in CatalogReader(connection, info, database.tables).snapshot_times())
@@ -271,10 +271,10 @@ def purge(
         dry_run=False,
         table=name_of(table),
         rows_deleted=rows_deleted,
-        verbs=tuple(verbs),
+        verbs=tuple(found),
         bounds=tuple(bounds),
         snapshots=snapshots,
-        remains=tuple(_remains(verbs, [number for number in snapshots if number < base], matching())),
+        remains=tuple(_remains(found, [number for number in snapshots if number < base], matching())),
     )
 
 
@@ -314,15 +314,15 @@ def _correct_bounds(database: Database, info: LakeInfo, table: TableState, commi
     return [names.get(one.column_id, str(one.column_id)) for one in due], newest
 
 
-def _remains(verbs: Sequence[CheckpointVerb], old_snapshots: Sequence[int], matching: int) -> Iterator[str]:
+def _remains(operations: Sequence[CheckpointVerb], old_snapshots: Sequence[int], matching: int) -> Iterator[str]:
     """Yield what may still contain the rows."""
     if matching:
         yield f"{counted(matching, 'row')} of the table that match the condition, which other writers have written meanwhile"
-    for verb in verbs:
-        if verb.failure is not None:
-            yield f"{verb.verb} failed: {verb.failure}"
+    for operation in operations:
+        if operation.failure is not None:
+            yield f"{operation.verb} failed: {operation.failure}"
             return
-        result = verb.result
+        result = operation.result
         yield from (f"{step.target}: {step.reason}" for step in result.failed_steps) if result is not None else ()
         match result:
             case ExpiryResult():

@@ -18,7 +18,7 @@ from ducklake_core.maintenance import checkpoint
 from tests.support.oracle import LakeAddress, Oracle
 from tests.support.parameters import CATALOGS
 
-GONE = "zz-gone@example.org"
+ERASED = "zz-erased@example.org"
 BEFORE = "zz-before@example.org"
 
 
@@ -27,8 +27,8 @@ def lake(lake_address: LakeAddress) -> Iterator[DuckLake]:
     """A lake whose table has the value in a file, and inlined, live, deleted and updated."""
     made = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
     made.set_option("parquet_compression", "uncompressed")
-    made.write("t", pa.table({"id": range(100), "mail": [f"m{n:02}" for n in range(99)] + [GONE]}))
-    made.write("t", pa.table({"id": [100, 101], "mail": [GONE, BEFORE]}), mode="append")
+    made.write("t", pa.table({"id": range(100), "mail": [f"m{n:02}" for n in range(99)] + [ERASED]}))
+    made.write("t", pa.table({"id": [100, 101], "mail": [ERASED, BEFORE]}), mode="append")
     made.table("t").update({"mail": "'n'"}, where="id = 101")
     made.write("other", pa.table({"id": [1]}))
     yield made
@@ -50,12 +50,12 @@ def traces(lake: DuckLake, value: str) -> list[str]:
 def test_nothing_contains_the_rows(
     lake: DuckLake, lake_address: LakeAddress, oracle: Callable[..., AbstractContextManager[Oracle]]
 ) -> None:
-    assert traces(lake, GONE)
+    assert traces(lake, ERASED)
     assert traces(lake, BEFORE)
-    result = lake.purge("t", f"mail = '{GONE}'", message="erasure 17")
+    result = lake.purge("t", f"mail = '{ERASED}'", message="erasure 17")
     assert (result.is_complete, result.rows_deleted, result.remains) == (True, 2, ())
     assert "mail" in result.bounds
-    assert traces(lake, GONE) == traces(lake, BEFORE) == []
+    assert traces(lake, ERASED) == traces(lake, BEFORE) == []
     assert result.snapshots == (lake.snapshot().id,)
     assert lake.check(level="rows").is_sound
     with oracle(lake_address) as duck:
@@ -63,7 +63,7 @@ def test_nothing_contains_the_rows(
     lake.write("t", pa.table({"id": [200], "mail": ["zzz"]}), mode="append")
     with oracle(lake_address) as duck:
         assert duck.rows("SELECT count(*), max(mail) FROM t") == [(101, "zzz")]
-    again = lake.purge("t", f"mail = '{GONE}'")
+    again = lake.purge("t", f"mail = '{ERASED}'")
     assert (again.is_complete, again.rows_deleted) == (True, 0)
 
 
@@ -80,32 +80,32 @@ def test_an_interrupted_purge_is_completed(operation: str, lake: DuckLake, monke
 
         patch.setattr(checkpoint, operation, interrupted)
         with pytest.raises(KeyboardInterrupt):
-            lake.purge("t", f"mail = '{GONE}'")
-    assert lake.purge("t", f"mail = '{GONE}'").is_complete
-    assert traces(lake, GONE) == []
+            lake.purge("t", f"mail = '{ERASED}'")
+    assert lake.purge("t", f"mail = '{ERASED}'").is_complete
+    assert traces(lake, ERASED) == []
 
 
 def test_what_keeps_rows(lake: DuckLake) -> None:
     lake.holds.add("audit", 2)
     with pytest.raises(UsageError, match=r"Nothing was purged, because holds keep snapshots .*'audit' \(snapshot 2\)"):
-        lake.purge("t", f"mail = '{GONE}'")
+        lake.purge("t", f"mail = '{ERASED}'")
     lake.holds.remove("audit")
     lake.set_option("auto_compact", False, table="t")
     with pytest.raises(UsageError, match=r"lake.unset_option\('auto_compact', table='main.t'\)"):
-        lake.purge("t", f"mail = '{GONE}'")
+        lake.purge("t", f"mail = '{ERASED}'")
     lake.unset_option("auto_compact", table="t")
     with pytest.raises(UsageError, match="purge needs a condition"):
         lake.purge("t", None)
-    assert lake.purge("t", f"mail = '{GONE}'", dry_run=True).rows_deleted == 2
-    assert lake.table("t").scan(where=f"mail = '{GONE}'").count() == 2
+    assert lake.purge("t", f"mail = '{ERASED}'", dry_run=True).rows_deleted == 2
+    assert lake.table("t").scan(where=f"mail = '{ERASED}'").count() == 2
     orphan = Path(lake.info.data_path) / "main" / "t" / "ducklake-0198c1f2-0000-7000-8000-000000000000.parquet"
     orphan.write_bytes(b"x")
-    result = lake.purge("t", f"mail = '{GONE}'", min_age="1 hour")
+    result = lake.purge("t", f"mail = '{ERASED}'", min_age="1 hour")
     assert not result.is_complete
     assert any("younger than min_age" in one for one in result.remains)
     assert any("1 orphaned file, too young" in one for one in result.remains)
     os.utime(orphan, (time.time() - 5 * 86400,) * 2)
-    assert lake.purge("t", f"mail = '{GONE}'").is_complete
+    assert lake.purge("t", f"mail = '{ERASED}'").is_complete
     assert not orphan.exists()
 
 
