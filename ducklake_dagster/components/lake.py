@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 import dagster as dg
+from dagster._core.definitions.definitions_load_context import DefinitionsLoadContext
+from dagster._core.storage.defs_state.base import DefsStateStorage
 from dagster.components.component_scaffolding import scaffold_component
 from dagster.components.utils.defs_state import DefsStateConfig, DefsStateConfigArgs, ResolvedDefsStateConfig
 from dagster.components.utils.translation import TranslationFn, TranslationFnResolver
 from pydantic import BaseModel, Field, PrivateAttr, TypeAdapter, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic_core import core_schema
 
-from ducklake_core.errors import UsageError
+from ducklake_core.errors import CatalogUnavailableError, NotALakeError, UsageError
 from ducklake_dagster.assets.settings import ConcurrentAppends, MissingColumns, OutOfSlice, SchemaEvolution, WriteMode
 from ducklake_dagster.assets.translator import DuckLakeTranslator, LakeTable, read_lake_tables, table_specs
 from ducklake_dagster.config.catalogs import AddressCatalog, Catalog, catalog_of
@@ -154,11 +157,57 @@ ResolvedName: TypeAlias = Annotated[
     str | None, WrapValidator(_kept), dg.Resolver(_resolve_text, model_field_type=str | None, inject_before_resolve=False)
 ]
 """A name, or the environment variable that contains it when a run begins."""
+
+
+class _WithoutStr(type):
+    """Metaclass of the types of YAML attributes that have a JSON schema of their own.
+
+    Dagster adds ``| str`` to the type of each attribute for templates. ``dg check yaml`` then only reports that an attribute has none of
+    two types, not which of its fields is wrong. These types accept strings themselves.
+    """
+
+    def __or__(cls, _other: object) -> "_WithoutStr":  # type: ignore[override]
+        return cls
+
+
+def _yaml_type(name: str, kinds: Any) -> Any:
+    """Return the type of an attribute that is a template, an address or a mapping with the fields of its kind.
+
+    Args:
+        name: Name of the type.
+        kinds: Union of the classes.
+    """
+    schema = _yaml_schema({one.model_fields["kind"].default: one.model_json_schema() for one in get_args(kinds)})
+    methods = {
+        "__get_pydantic_core_schema__": classmethod(lambda *_: core_schema.any_schema()),
+        "__get_pydantic_json_schema__": classmethod(lambda *_: schema),
+    }
+    return _WithoutStr(name, (), methods)
+
+
+def _yaml_schema(fields: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    rules = [
+        {
+            "if": {"type": "object", "required": ["kind"], "properties": {"kind": {"const": kind}}},
+            "then": {
+                "properties": {name: {"description": field.get("description", "")} for name, field in schema["properties"].items()},
+                "required": schema.get("required", []),
+                "additionalProperties": False,
+            },
+        }
+        for kind, schema in fields.items()
+    ]
+    # The kind may be a template. The pattern is part of the message, so it lists the kinds.
+    kind = {"type": "string", "pattern": rf"^({'|'.join(fields)})$|\{{\{{"}
+    of_mapping = {"if": {"type": "object"}, "then": {"properties": {"kind": kind}, "required": ["kind"]}}
+    return {"type": ["object", "string"], "allOf": [of_mapping, *rules]}
+
+
 ResolvedCatalog: TypeAlias = Annotated[
     Catalog,
     dg.Resolver(
         _resolve_catalog,
-        model_field_type=str | dict[str, Any],
+        model_field_type=_yaml_type("CatalogAttributes", Catalog),
         inject_before_resolve=False,
         description=(
             "Catalog of the lake: an address, or a mapping with kind (sqlite, duckdb, postgres or mysql) and the fields of that catalog."
@@ -170,7 +219,7 @@ ResolvedStorage: TypeAlias = Annotated[
     Storage,
     dg.Resolver(
         _resolve_storage,
-        model_field_type=dict[str, Any],
+        model_field_type=_yaml_type("StorageAttributes", Storage),
         inject_before_resolve=False,
         description="Storage of the lake: a mapping with kind (local, s3, gcs or azure), data_path and the credentials of that storage.",
         examples=[{"kind": "s3", "data_path": "s3://bucket/lake/"}],
@@ -375,6 +424,19 @@ class DuckLakeTablesComponent(dg.StateBackedComponent, dg.Model, dg.Resolvable):
         lake = self._lake.resource().process_config_and_initialize().connect_to_existing()
         tables = read_lake_tables(lake, list(self.include), list(self.exclude))
         state_path.write_text(json.dumps({"version": _STATE_VERSION, "tables": [table.to_dict() for table in tables]}, indent=1))
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+        """Build the assets. ``dg dev`` and ``dg check`` read the catalog before; if it cannot be reached, the stored state is used."""
+        try:
+            return super().build_defs(context)
+        except (CatalogUnavailableError, NotALakeError) as error:
+            with DefinitionsLoadContext.get().state_path(
+                self.defs_state_config, DefsStateStorage.get(), context.project_root
+            ) as state_path:
+                defs = self.build_defs_from_state(context, state_path)
+                found = "the tables of the last refresh are used" if state_path is not None else "there are no assets for its tables yet"
+            dg.get_dagster_logger().warning("the tables of lake %s were not read, so %s: %s", self.lake, found, error.message)
+            return defs
 
     def build_defs_from_state(self, context: dg.ComponentLoadContext, state_path: Path | None) -> dg.Definitions:
         """Build the assets in the state. Before the first refresh there are none."""

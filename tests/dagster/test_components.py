@@ -19,6 +19,7 @@ import pytest
 import yaml
 from dagster.components.core.component_tree import ComponentTree
 from dagster.components.testing import create_defs_folder_sandbox
+from jsonschema import Draft202012Validator
 from pydantic import Field, TypeAdapter
 
 from ducklake_core import DuckLake
@@ -231,6 +232,36 @@ def test_the_state_holds_the_tables_of_the_catalog(project: Any, lake: DuckLake,
         component.build_defs_from_state(context, state)
 
 
+def test_the_schema_of_the_yaml_has_the_fields_of_each_kind() -> None:
+    validator = Draft202012Validator(DuckLakeComponent.get_model_cls().model_json_schema())
+
+    def faults(**attributes: Any) -> list[str]:
+        given = {"catalog": {"kind": "sqlite", "path": "x"}, "storage": {"kind": "local"}, **attributes}
+        return [fault.message for fault in validator.iter_errors(given)]
+
+    assert faults() == faults(catalog="sqlite:///x") == faults(storage="{{ env.STORAGE }}") == []
+    assert faults(catalog={"kind": "postgres", "database": "d", "port": "{{ env.PORT }}", "host": "h", "user": "u"}) == []
+    assert faults(catalog={"kind": "sqlite", "path": "x", "port": 1}) == ["Additional properties are not allowed ('port' was unexpected)"]
+    assert faults(catalog={"kind": "sqlite"}) == ["'path' is a required property"]
+    assert faults(storage={"kind": "s4"}) == [r"'s4' does not match '^(local|s3|gcs|azure)$|\\{\\{'"]
+    assert faults(storage={"data_path": "x"}) == ["'kind' is a required property"]
+
+
+def test_definitions_load_without_the_catalog(project: Any, lake: DuckLake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in ``dg check defs``, which refreshes the state before."""
+    monkeypatch.setenv("DAGSTER_IS_DEV_CLI", "1")
+    write(project.defs_folder_path / "raw", {"type": "ducklake_dagster.DuckLakeTablesComponent", "attributes": {"lake": "lake"}})
+
+    def keys() -> set[str]:
+        with project.load_component_and_build_defs(defs_path="raw") as (_, defs):
+            return {spec.key.to_user_string() for spec in defs.resolve_all_asset_specs()}
+
+    assert keys() == {"raw/events", "raw/many"}
+    lake.close()
+    (tmp_path / "lake.sqlite").rename(tmp_path / "away.sqlite")
+    assert keys() == {"raw/events", "raw/many"}
+
+
 def test_maintenance(project: Any) -> None:
     attributes = {"lake": "lake", "keep_last": 5, "cron_schedule": "15 2 * * *", "triggers": {"small_files": 3}, "limits": {"max_files": 9}}
     write(project.defs_folder_path / "care", {"type": "ducklake_dagster.DuckLakeMaintenanceComponent", "attributes": attributes})
@@ -307,10 +338,15 @@ def test_scaffolded_components_pass_dg_check(dg_project: Path) -> None:
     listed = dg_command(dg_project, "list", "defs", "--json")
     assert "ducklake_maintenance" in listed.stdout, listed.stdout + listed.stderr
     lake = dg_project / "src" / "shop" / "defs" / "lake" / "defs.yaml"
-    lake.write_text(lake.read_text().replace("create_if_missing", "create_when_missing"))
-    wrong = dg_command(dg_project, "check", "yaml")
-    assert wrong.returncode != 0
-    assert "create_when_missing" in wrong.stdout + wrong.stderr
+    for right, wrong, message in (
+        ("create_if_missing", "create_when_missing", "'create_when_missing' was unexpected"),
+        ("path:", "pth:", "catalog.pth Additional properties are not allowed ('pth' was unexpected)"),
+    ):
+        lake.write_text(lake.read_text().replace(right, wrong, 1))
+        found = dg_command(dg_project, "check", "yaml")
+        assert found.returncode != 0
+        assert message in found.stdout + found.stderr
+        lake.write_text(lake.read_text().replace(wrong, right, 1))
 
 
 def test_the_registry_imports_without_what_is_optional() -> None:
