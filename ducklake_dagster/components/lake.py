@@ -166,7 +166,7 @@ class _WithoutStr(type):
     two types, not which of its fields is wrong. These types accept strings themselves.
     """
 
-    def __or__(cls, _other: object) -> "_WithoutStr":  # type: ignore[override]
+    def __or__(cls, _other: object) -> "_WithoutStr":
         return cls
 
 
