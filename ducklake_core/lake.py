@@ -307,6 +307,7 @@ class DuckLake:
         self._info = info
         self._storage = storage
         self.table_cache = TableStateCache()
+        self._variables: dict[str, str] = {}
 
     def __repr__(self) -> str:
         mode = ", read only" if self.read_only else ""
@@ -555,7 +556,9 @@ class DuckLake:
     @property
     def _context(self) -> LakeContext:
         """Handles of this lake for internal modules."""
-        return LakeContext(database=self._database, info=self._info, storage=self._storage, table_cache=self.table_cache)
+        return LakeContext(
+            database=self._database, info=self._info, storage=self._storage, table_cache=self.table_cache, variables=self._variables
+        )
 
     @property
     def storage(self) -> Storage:
@@ -1285,6 +1288,7 @@ class DuckLake:
         message: str | None = None,
         extra_info: str | Mapping[str, object] | None = None,
         commit_id: str | None = None,
+        files: bool = False,
         **frames: FrameLike,
     ) -> Query | TransactionResult:
         """Run one SQL statement in DuckDB's dialect. docs/reference/sql.md lists the supported statements.
@@ -1305,6 +1309,7 @@ class DuckLake:
             message: Message, stored with the snapshot.
             extra_info: String or mapping, stored with the snapshot. A mapping is stored as JSON.
             commit_id: Makes a repeated statement safe: if a snapshot already has this id, the statement does nothing.
+            files: Whether the SQL may read and write files of this machine (``read_parquet``, ``COPY``). Default: False.
             **frames: Frames that the SQL uses as tables, by name. Their rows are held in memory.
 
         Returns:
@@ -1316,6 +1321,7 @@ class DuckLake:
             NotFoundError: There is no such table.
             UnsupportedFeatureError: The statement uses a feature that is not supported, or DuckDB is not installed.
         """
+        from ducklake_core.sql.functions import Caller, copy_to_file, replaced, set_variable
         from ducklake_core.sql.parameters import frame_sources, with_parameters
         from ducklake_core.sql.query import Query, statement_zone
         from ducklake_core.sql.time_travel import is_query
@@ -1328,15 +1334,24 @@ class DuckLake:
         zone = statement_zone(timezone, spark)
         sql = with_parameters(sql, parameters)
         sources = frame_sources(sql, frames)
+        with in_zone(zone):
+            sql, results = replaced(sql, Caller(lake=self._context, at=at, operations=self, files=files))
+        sources = (*sources, *results)
+
+        def query(text: str) -> Query:
+            with self.reader() as reader:
+                return Query(self._context, text, resolve_at(reader, at).id, spark, timezone, sources, files=files)
+
         if is_query(sql):
             if commit:
                 raise UsageError(f"A query commits nothing. Remove {', '.join(commit)}")
-            with self._context.reader() as reader:
-                return Query(self._context, sql, resolve_at(reader, at).id, spark, timezone, sources)
+            return query(sql).checked()
+        if set_variable(sql, self._variables, query) or copy_to_file(sql, query, files=files):
+            return TransactionResult(snapshot=None)
         if at is not None:
             raise UsageError("at applies only to queries; other statements change the newest snapshot. Remove it")
         with in_zone(zone):
-            return self._run_again(lambda tx: tx._run(sql, spark, sources), commit, CallRetries())  # noqa: SLF001
+            return self._run_again(lambda tx: tx._run(sql, spark, sources, files=files), commit, CallRetries())  # noqa: SLF001
 
     def _run_again(self, work: Callable[[Transaction], object], commit: Mapping[str, Any], retries: CallRetries) -> TransactionResult:
         """Run some work in a transaction, and again in a new transaction after a conflict."""

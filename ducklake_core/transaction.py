@@ -1766,6 +1766,7 @@ class Transaction:
         *,
         spark: SparkSession | None = None,
         timezone: str | None = None,
+        files: bool = False,
         **frames: FrameLike,
     ) -> Readable | None:
         """Run one SQL statement in DuckDB's dialect. It sees the changes of the transaction, and is committed with them.
@@ -1775,6 +1776,7 @@ class Transaction:
             parameters: Values of parameters: a list for ``?`` and ``$1``, a dict for ``$name``. Default: no parameters.
             spark: Spark session for statements that change rows. Queries on it are not supported in a transaction.
             timezone: Time zone of the statement; see :meth:`DuckLake.sql`.
+            files: Whether the SQL may read files of this machine. Default: False.
             **frames: Frames that the SQL uses as tables, by name.
 
         Returns:
@@ -1784,6 +1786,7 @@ class Transaction:
             UsageError: ``sql`` is not exactly one valid statement, a parameter has no value, or an argument is not a frame.
             UnsupportedFeatureError: The statement uses a feature that is not supported, or DuckDB is not installed.
         """
+        from ducklake_core.sql.functions import Caller, replaced
         from ducklake_core.sql.parameters import frame_sources, with_parameters
         from ducklake_core.sql.query import statement_zone
         from ducklake_core.sql.time_travel import is_query
@@ -1793,24 +1796,27 @@ class Transaction:
         zone = statement_zone(timezone, spark)
         sql = with_parameters(sql, parameters)
         sources = frame_sources(sql, frames)
+        with in_zone(zone):
+            sql, results = replaced(sql, Caller(lake=self._lake, at=self._catalog.base.id, files=files))
+        sources = (*sources, *results)
         if is_query(sql):
             if spark is not None:
                 raise UnsupportedFeatureError(
                     "A query in a transaction cannot run on Spark. Remove spark, or query the committed tables with lake.sql(..., "
                     "spark=...)"
                 )
-            return StagedQuery(self._queries(sources), sql, zone)
+            return StagedQuery(self._queries(sources, files=files), sql, zone)
         with in_zone(zone):
-            self._run(sql, spark, sources)
+            self._run(sql, spark, sources, files=files)
         return None
 
-    def _run(self, sql: str, spark: SparkSession | None, frames: tuple[TableSource, ...]) -> None:
+    def _run(self, sql: str, spark: SparkSession | None, frames: tuple[TableSource, ...], *, files: bool) -> None:
         """Run a statement that is not a query, whose parameters are replaced."""
         if spark is not None and frames:
             raise UnsupportedFeatureError("A statement with frames cannot run on Spark. Remove spark")
-        Statement(self, self._queries(frames), sql, spark, self._change_computed).carry_out()
+        Statement(self, self._queries(frames, files=files), sql, spark, self._change_computed).carry_out()
 
-    def _queries(self, frames: tuple[TableSource, ...] = ()) -> StagedQueries:
+    def _queries(self, frames: tuple[TableSource, ...] = (), *, files: bool = False) -> StagedQueries:
         return StagedQueries(
             lake=self._lake,
             catalog=lambda: self._catalog,
@@ -1818,6 +1824,7 @@ class Transaction:
             coordinator=self._coordinator,
             is_done=self.repeated is not None,
             frames=frames,
+            files=files,
         )
 
     def _change_computed(self, name: str, text: str, compute: Callable[[StagedTable], ComputedChange]) -> None:

@@ -28,16 +28,19 @@ Result = TypeVar("Result")
 _INTERRUPT_SECONDS = 0.1
 
 
-def new_instance(zone: str | None = None) -> DuckDBPyConnection:
+def new_instance(zone: str | None = None, *, files: bool = False) -> DuckDBPyConnection:
     """Return a new in-memory instance that opens no file and loads no extension.
 
     Args:
         zone: Its time zone, the effective one when None.
+        files: Whether it may open files of this machine. Default: False.
 
     Raises:
         UnsupportedFeatureError: DuckDB is not installed.
     """
-    connection: DuckDBPyConnection = require_duckdb().connect(":memory:", config=_SETTINGS)
+    connection: DuckDBPyConnection = require_duckdb().connect(
+        ":memory:", config={**_SETTINGS, "enable_external_access": str(files).lower()}
+    )
     _set_zone(connection, zone or session_zone())
     return connection
 
@@ -79,6 +82,15 @@ def _set_zone(connection: DuckDBPyConnection, zone: str) -> None:
             connection.close()
             message = f"DuckDB does not know time zone {zone}: {str(problem).splitlines()[0]}. Install duckdb-extension-icu, or use 'UTC'"
             raise UnsupportedFeatureError(message, parameter="timezone") from problem
+
+
+def is_installed() -> bool:
+    """Return whether the optional package is installed."""
+    try:
+        import_module("duckdb")
+    except ImportError:
+        return False
+    return True
 
 
 def require_duckdb(otherwise: str | None = None) -> ModuleType:

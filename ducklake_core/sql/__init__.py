@@ -1,6 +1,6 @@
 """SQL over a lake: ``lake.sql`` and ``transaction.sql``.
 
-In: one statement in DuckDB's dialect. Out: rows as a stream or a Spark DataFrame, or calls of the transaction's methods (``target``).
+In: one statement in DuckDB's dialect. Out: rows as a stream or a Spark DataFrame, or calls of the methods of ``StatementTarget``.
 
 A query first loses its AT clauses (``time_travel``). ``names`` finds the tables, views and macros that it names, and ``query`` runs it: as
 a scan when it only selects columns of one table, else by DuckDB in this process or translated for Spark. ``staged_queries`` does the same

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from ducklake_core.merge_builder import MergeClause
-    from ducklake_core.sql.staged_queries import StagedQueries
-    from ducklake_core.sql.target import StatementTarget
+    from ducklake_core.sql.staged_queries import StagedQueries, StatementTarget
     from ducklake_core.staging.staged_table import StagedTable
 
 

@@ -15,7 +15,7 @@ from ducklake_core.catalog.reading.bulk_reader import ManyTablesReader
 from ducklake_core.catalog.reading.definitions import Macro, ViewState, find_view, macros, views
 from ducklake_core.engines.duckdb.query import MacroSource, Sources, ViewSource, schema_in_instance
 from ducklake_core.engines.duckdb.relations import ReadRows, TableSource
-from ducklake_core.errors import NotFoundError, UnsupportedFeatureError, UsageError
+from ducklake_core.errors import DuckLakeError, NotFoundError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.types.names import DEFAULT_SCHEMA, dotted, folded, quoted_path, split_path
 from ducklake_core.planning.table_info import row_counts
 from ducklake_core.scan import Scan
@@ -33,14 +33,15 @@ if TYPE_CHECKING:
     from ducklake_core.staging.context import LakeContext
 
 
-ScanTable: TypeAlias = "Callable[[Sequence[str], Predicate | None], Scan]"
-"""Makes a scan of columns; rows for which the predicate is not true are left out."""
+ScanTable: TypeAlias = "Callable[[Sequence[str], Predicate | str | None], Scan]"
+"""Makes a scan of columns; rows for which the condition is not true are left out."""
 RUN_STRINGS = {"query", "query_table"}
 """Functions that take names of tables as strings."""
 _LISTS = {f"duckdb_{kind}" for kind in ("tables", "views", "columns", "schemas", "databases", "constraints", "indexes")}
 _LIST_SCHEMAS = {"information_schema", "pg_catalog"}
 
 _BEFORE_TABLES = ("FROM", "JOIN", "INTO", "USING", "TABLE", "PIVOT", "UNPIVOT", "DESCRIBE", "SUMMARIZE")
+_BEFORE_OBJECTS = (*_BEFORE_TABLES, "UPDATE", "VIEW", "EXISTS", "SCHEMA", "MACRO", "FUNCTION", "COLUMN", "SHOW", "DESC", "COPY")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +179,7 @@ def is_about_definitions(sql: str, names: Names) -> bool:
         return True
     if first in ("DESCRIBE", "DESC"):
         # Of a name, and not of a query.
-        return all(is_name(token) or token.token_type == TokenType.DOT for token in tokens[1:])
+        return [one.end for one in name_runs(tokens[1:])] == [len(tokens) - 1]
     schemas = {folded(split_path(schema)[0]) for schema, _ in names.objects()}
     for token, after in pairwise(tokens):
         name = folded(token.text)
@@ -232,7 +233,14 @@ def _sources_now(lake: LakeContext, snapshot_id: int, named: Sequence[NamedTable
     for one in named:
         schema, scan = one.open()
         count = counts.get(one.id, 0) + one.added_rows if is_joined else None
-        yield TableSource(schema_name=one.schema_name, name=one.name, columns=schema, read=reading(scan), row_count=count)
+        yield TableSource(
+            schema_name=one.schema_name,
+            name=one.name,
+            columns=schema,
+            read=reading(scan),
+            row_count=count,
+            explain=explaining(scan, schema),
+        )
 
 
 def reading(scan: ScanTable) -> ReadRows:
@@ -240,17 +248,61 @@ def reading(scan: ScanTable) -> ReadRows:
     return lambda columns, where: scan(columns, where).to_reader()
 
 
+def explaining(scan: ScanTable, schema: Schema) -> Callable[[Sequence[str]], str]:
+    """Return the function that describes the files of a table that a scan under some conditions reads and skips."""
+
+    def is_condition(text: str) -> bool:
+        try:
+            scan(schema.names, text).explain()
+        except DuckLakeError:
+            # DuckDB's text of a filter need not be a condition of this library; then it skips no file.
+            return False
+        return True
+
+    def explain(filters: Sequence[str]) -> str:
+        usable = [f"({text})" for text in filters if is_condition(text)]
+        return str(scan(schema.names, " AND ".join(usable) or None).explain())
+
+    return explain
+
+
 def _source_then(lake: LakeContext, wanted: TableAt) -> TableSource:
+    schema, name = dotted(wanted.parts[:-1]) or DEFAULT_SCHEMA, wanted.parts[-1]
     with lake.reader() as reader:
+        snapshot = resolve_at(reader, wanted.at)
+        if find_view(reader, schema, name, snapshot.id) is not None:
+            return _view_then(lake, wanted.key, quoted_path((*split_path(schema), name)), snapshot.id)
         state = table_then(reader, wanted)
         count = row_counts(reader, state.snapshot_id, [state.id]).get(state.id, 0)
+
+    def scan(columns: Sequence[str], where: Predicate | str | None) -> Scan:
+        return scan_of(lake, state, columns, where)
+
     return TableSource(
         schema_name=OTHER_SNAPSHOTS,
         name=wanted.key,
         columns=state.schema,
-        read=reading(lambda columns, where: scan_of(lake, state, columns, where)),
+        read=reading(scan),
         row_count=count,
+        explain=explaining(scan, state.schema),
     )
+
+
+def _view_then(lake: LakeContext, key: str, path: str, snapshot_id: int) -> TableSource:
+    """Return a view at another snapshot as a table: DuckDB computes its rows over the tables of that snapshot."""
+    from ducklake_core.sql.query import columns_in_process, rows_in_process
+
+    with lake.reader() as reader:
+        names = lake_names(lake, reader, snapshot_id)
+    columns = columns_in_process(lake, names, f"FROM {path}")
+
+    def read(wanted: Sequence[str], _: Predicate | None) -> pa.RecordBatchReader:
+        selected = ", ".join(quoted_path((one,)) for one in wanted)
+        # The types of a table of these columns, which differ from those of a query where Arrow lacks a type.
+        target = [(one, columns.column(one)) for one in wanted]
+        return rows_in_process(lake, names, f"SELECT {selected} FROM {path}", target=target)  # noqa: S608
+
+    return TableSource(schema_name=OTHER_SNAPSHOTS, name=key, columns=columns, read=read, is_frame=True)
 
 
 def table_then(reader: CatalogReader, wanted: TableAt) -> TableState:
@@ -312,8 +364,8 @@ class SchemaPaths:
         if not self._schemas:
             return sql
         tokens = tokens_of(sql)
-        runs = list(_runs(tokens))
-        aliases = {folded(one.parts[0]) for one in runs if len(one.parts) == 1 and _may_be_alias(tokens, one.start)}
+        runs = list(name_runs(tokens))
+        aliases = {folded(one.parts[0]) for one in runs if len(one.parts) == 1 and may_be_alias(tokens, one.start)}
         pieces: list[str] = []
         done = 0
         for one in runs:
@@ -326,9 +378,8 @@ class SchemaPaths:
     def _schema_length(self, run: Run, tokens: Sequence[Any], aliases: Collection[str]) -> int:
         """Return the number of names that are a schema's path; 0 for a column, a field of structs, or a schema at the top."""
         names = tuple(map(folded, run.parts))
-        before = keyword(tokens[run.start - 1]) if run.start else ""
         # Behind the placeholder for the lake's name stands a table or a macro.
-        is_table = before in _BEFORE_TABLES or before == "."
+        is_table = is_before_table(tokens, run.start) or (run.start > 0 and tokens[run.start - 1].token_type == TokenType.DOT)
         if is_table and names[:-1] in self._schemas:
             return len(names) - 1
         if names[0] in aliases and not is_table:
@@ -338,7 +389,8 @@ class SchemaPaths:
         return next((length for length in lengths if (names[:length], names[length]) in self._objects), 0)
 
 
-def _runs(tokens: Sequence[Any]) -> Iterator[Run]:
+def name_runs(tokens: Sequence[Any]) -> Iterator[Run]:
+    """Yield the names of a text."""
     place = 0
     while place < len(tokens):
         start = place
@@ -350,7 +402,17 @@ def _runs(tokens: Sequence[Any]) -> Iterator[Run]:
         yield Run(start, place, tuple(token.text for token in tokens[start:place:2]))
 
 
-def _may_be_alias(tokens: Sequence[Any], place: int) -> bool:
+def is_before_table(tokens: Sequence[Any], place: int) -> bool:
+    """Return whether a table, a view or a schema is named at a place, because of the keyword before it."""
+    return place > 0 and keyword(tokens[place - 1]) in _BEFORE_OBJECTS
+
+
+def has_alias(tokens: Sequence[Any], place: int) -> bool:
+    """Return whether an alias stands at a place, behind a table."""
+    return place < len(tokens) and tokens[place].token_type in (TokenType.ALIAS, TokenType.VAR, TokenType.IDENTIFIER)
+
+
+def may_be_alias(tokens: Sequence[Any], place: int) -> bool:
     """Return whether a name that stands alone names a table in this query."""
     if not place:
         return False

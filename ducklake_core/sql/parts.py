@@ -242,7 +242,12 @@ def find_word(tokens: Sequence[Any], *words: str, start: int = 0) -> int:
 
 def bracketed(tokens: Sequence[Any], start: int) -> int:
     """Return the position behind the bracket that closes the one at ``start``."""
-    return next((place for place in _outside(tokens, start + 1, depth=1) if place > start), len(tokens))
+    depth = 0
+    for place in range(start, len(tokens)):
+        depth += (tokens[place].token_type in _OPEN) - (tokens[place].token_type in _CLOSE)
+        if not depth:
+            return place + 1
+    return len(tokens)
 
 
 def outside_brackets(tokens: Sequence[Any], start: int) -> list[int]:
@@ -250,9 +255,9 @@ def outside_brackets(tokens: Sequence[Any], start: int) -> list[int]:
     return list(_outside(tokens, start))
 
 
-# An opening bracket counts as outside, a closing one as inside. So bracketed, which starts one level deep, gets the position behind the
-# closing bracket.
-def _outside(tokens: Sequence[Any], start: int, depth: int = 0) -> Iterator[int]:
+# An opening bracket counts as outside, a closing one as inside.
+def _outside(tokens: Sequence[Any], start: int) -> Iterator[int]:
+    depth = 0
     for place in range(start, len(tokens)):
         kind = tokens[place].token_type
         if kind in _CLOSE:

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from html import escape
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 import sqlglot
-from sqlglot import exp
+from sqlglot import TokenType, exp
 from sqlglot.errors import SqlglotError
 
 from ducklake_core.catalog.reading.definitions import ViewState, views
-from ducklake_core.engines.arrow.readable import Readable
-from ducklake_core.engines.duckdb.query import Sources, Target, query_definitions, run
-from ducklake_core.errors import DuckLakeError, NotFoundError, UnsupportedFeatureError, UsageError
+from ducklake_core.engines.arrow.readable import Readable, rows_html, rows_text
+from ducklake_core.engines.duckdb.query import Sources, Target, check_query, explained, query_definitions, run
+from ducklake_core.engines.duckdb_instance import is_installed
+from ducklake_core.errors import DuckLakeError, NotFoundError, SchemaError, UnsupportedFeatureError, UsageError
+from ducklake_core.format.types.data_types import NULL, Field
 from ducklake_core.format.types.names import DEFAULT_SCHEMA, folded, quoted_path, schemas_meant, split_path
-from ducklake_core.format.types.schema import Schema
+from ducklake_core.format.types.schema import Schema, from_arrow_schema
 from ducklake_core.format.types.text import shown
+from ducklake_core.format.types.type_parser import data_type_of
 from ducklake_core.format.values.temporal import checked_zone, in_zone, is_named, session_zone
 from ducklake_core.planning.plan import FILE_INDEX, VIRTUAL_SCHEMA
 from ducklake_core.scan import Scan
 from ducklake_core.sql.names import RUN_STRINGS, all_then, definitions, is_about_definitions, lake_names, sources
-from ducklake_core.sql.time_travel import identifiers, reads_rows, without_time_travel
+from ducklake_core.sql.time_travel import command, identifiers, is_name, is_query, keyword, reads_rows, tokens_of, without_time_travel
 from ducklake_core.staging.arguments import At, resolve_at
 from ducklake_core.view_sql.parsing import CATALOG, PLACEHOLDER
 
@@ -39,6 +43,7 @@ if TYPE_CHECKING:
 _ALL_COLUMNS = (exp.Columns, exp.Pivot, exp.Summarize, exp.Describe, exp.Command)
 
 _SUBJECT = "the query"
+Found = TypeVar("Found")
 
 
 class Query(Readable):
@@ -56,17 +61,32 @@ class Query(Readable):
         session: SparkSession | None = None,
         zone: str | None = None,
         frames: tuple[TableSource, ...] = (),
+        *,
+        files: bool = False,
     ) -> None:
         self._lake = lake
+        self._files = files
         self._frames = frames
         self._sql = sql
         self._snapshot_id = snapshot_id
         self._session = session
         self._given_zone = zone
         self._zone = zone or session_zone()
+        self._is_checked = False
+        self._selected: Selection | None = None
+        self._bound: tuple[str, Sources] | None = None
 
     def __repr__(self) -> str:
-        return f"<Query at snapshot {self._snapshot_id}: {shown(self._sql)}>"
+        text = f"<Query at snapshot {self._snapshot_id}: {shown(self._sql)}>"
+        # A job of Spark is not started by looking at an object.
+        return text if self._session is not None else rows_text(self, otherwise=text)
+
+    def _repr_html_(self) -> str:
+        return rows_html(self) if self._session is None else f"<pre>{escape(repr(self))}</pre>"
+
+    def show(self) -> None:
+        """Print the first rows, with the types of the columns."""
+        print(rows_text(self))  # noqa: T201
 
     @property
     def snapshot_id(self) -> int:
@@ -93,17 +113,39 @@ class Query(Readable):
 
     def _rows_in_process(self) -> pa.RecordBatchReader:
         # Columns of one table under a condition need no engine at all.
-        selected = self._selection()
+        selected = self._selected if self._is_checked else self._selection()
         if selected is not None:
             return renamed(selected_scan(self._lake, selected).to_reader(), selected)
+        if self._bound is not None:
+            return run(*self._bound, files=self._files)
         from ducklake_core.engines.duckdb_instance import require_duckdb
 
         require_duckdb(
             "the query is more than a selection of columns of one table, so it needs an engine. Pass a Spark session with spark="
         )
+        if _is_explain(self._sql):
+            return explained_in_process(self._lake, self._names(), self._sql, files=self._files).to_reader()
+        return rows_in_process(self._lake, self._names(), self._sql, files=self._files)
+
+    def _names(self) -> Names:
         with self._lake.reader() as reader:
-            names = replace(lake_names(self._lake, reader, self._snapshot_id), frames=self._frames)
-        return rows_in_process(self._lake, names, self._sql)
+            return replace(lake_names(self._lake, reader, self._snapshot_id), frames=self._frames)
+
+    def checked(self) -> Query:
+        """Let DuckDB bind the query, if it is the engine that will run it, so that errors appear before rows are requested.
+
+        Raises:
+            NotFoundError: A table, column or function does not exist.
+            UsageError: DuckDB rejects the query.
+        """
+        # Only Spark knows file_index.
+        if self._session is None and is_installed() and FILE_INDEX.name not in identifiers(self._sql):
+            with in_zone(self._zone):
+                self._selected = self._selection()
+                if self._selected is None:
+                    self._bound = check_in_process(self._lake, self._names(), self._sql, files=self._files)
+            self._is_checked = True
+        return self
 
     def to_spark(self, session: SparkSession | None = None) -> DataFrame:
         """Return the rows as a lazy DataFrame, classic or Connect. docs/reference/views.md lists the SQL that is translated.
@@ -196,30 +238,88 @@ def renamed(rows: pa.RecordBatchReader, selected: Selection) -> pa.RecordBatchRe
 
 
 def rows_in_process(
-    lake: LakeContext, names: Names, sql: str, *, target: Target | None = None, by_name: bool = False, describe: bool = False
+    lake: LakeContext, names: Names, sql: str, *, target: Target | None = None, by_name: bool = False, files: bool = False
 ) -> pa.RecordBatchReader:
-    """Return the rows of a query, or DuckDB's description of its columns, as a stream.
-
-    DuckDB's views have no columns that ``*`` does not show. A query that names virtual columns, and would not run without them, gets them
-    in addition to the tables' own, unless it shows all columns of anything, or whole rows.
+    """Return the rows of a query as a stream.
 
     Args:
         lake: The lake.
         names: What the query may name.
         sql: The query.
         target: See :func:`ducklake_core.engines.duckdb.query.run`, as for ``by_name``.
-        describe: Return the names and types of the columns instead, as ``DESCRIBE`` does.
+        files: Whether the query may read files of this machine. Default: False.
 
     Raises:
         UnsupportedFeatureError: DuckDB is not installed.
-        UsageError: DuckDB rejects the query, or fails while it runs; or it names a virtual column and shows all columns or whole rows.
+        UsageError: DuckDB rejects the query, or fails while it runs; or it names a virtual column and shows whole rows.
     """
     if is_about_definitions(sql, names):
         return query_definitions(sql, definitions(lake, names)).to_reader()
+    return _in_process(lake, names, sql, lambda text, found: run(text, found, target=target, by_name=by_name, files=files))
+
+
+def columns_in_process(lake: LakeContext, names: Names, sql: str, *, files: bool = False) -> Schema:
+    """Return the columns of a query with DuckDB's types, some of which Arrow lacks.
+
+    Raises:
+        SchemaError: A type that no column of a lake has, or a name given twice.
+    """
+    if is_about_definitions(sql, names):
+        return from_arrow_schema(query_definitions(sql, definitions(lake, names)).schema)
+    described = _in_process(lake, names, sql, lambda text, found: run(f"DESCRIBE {text}", found, files=files)).read_all()
+    columns: list[Field] = []
+    for name, kind in zip(described["column_name"].to_pylist(), described["column_type"].to_pylist(), strict=True):
+        try:
+            # DuckDB describes an untyped NULL as "NULL", with the quotes.
+            columns.append(Field(name=name, type=NULL if kind == '"NULL"' else data_type_of(kind)))
+        except DuckLakeError as problem:
+            message = f"column {name!r} of the query has type {kind}, which DuckLake does not support. Cast it, for example to VARCHAR"
+            raise SchemaError(message, column=name) from problem
+    return Schema(columns=tuple(columns))
+
+
+def check_in_process(lake: LakeContext, names: Names, sql: str, *, files: bool = False) -> tuple[str, Sources] | None:
+    """Let DuckDB bind a query; raises as :func:`rows_in_process` does.
+
+    Returns:
+        The text that DuckDB runs, and what it may name; None for EXPLAIN and for queries of definitions.
+    """
+    is_explain = _is_explain(sql)
+    query = _explained_query(sql) if is_explain else sql
+    if is_about_definitions(query, names):
+        return None
+
+    def check(text: str, found: Sources) -> tuple[str, Sources]:
+        check_query(text, found, files=files)
+        return text, found
+
+    bound = _in_process(lake, names, query, check)
+    return None if is_explain else bound
+
+
+def explained_in_process(lake: LakeContext, names: Names, sql: str, *, files: bool = False) -> pa.Table:
+    """Return the plan of a query that EXPLAIN stands before, with the files that are read; the columns are those of DuckDB's EXPLAIN."""
+    plan = _in_process(lake, names, _explained_query(sql), lambda text, found: explained(text, found, files=files))
+    return pa.table({"explain_key": ["physical_plan"], "explain_value": [plan]})
+
+
+def _is_explain(sql: str) -> bool:
+    return command(sql)[0] == "EXPLAIN"
+
+
+def _explained_query(sql: str) -> str:
+    _, text = command(sql)
+    if text.startswith("(") or command(text)[0] == "ANALYZE" or not is_query(text):
+        raise UnsupportedFeatureError("EXPLAIN is only supported as EXPLAIN query, without options and ANALYZE")
+    return text
+
+
+# DuckDB's views have no columns that ``*`` does not show. A query that names virtual columns, and would not run without them, gets them in
+# addition to the tables' own, and its ``*`` leaves them out.
+def _in_process(lake: LakeContext, names: Names, sql: str, work: Callable[[str, Sources], Found]) -> Found:
     text, found = sources(lake, names, sql)
-    statement = f"DESCRIBE {text}" if describe else text
     try:
-        return run(statement, found, target=target, by_name=by_name)
+        return work(text, found)
     # Virtual columns are added only when the query fails without them, because ``*`` would show them.
     except (UsageError, NotFoundError) as problem:
         statements = [text, *found.statements]
@@ -227,8 +327,60 @@ def rows_in_process(
         missing = missing_virtual(statements, problem)
         if not missing or extended == found:
             raise
-        check_named_alone(statements, extended, missing, problem)
-        return run(statement, extended, target=target, by_name=by_name)
+        mentioned = {name for one in statements for name in identifiers(one)}
+        hidden = [name for name in VIRTUAL_SCHEMA.names if name in mentioned]
+        starless, text = _without_stars(text, hidden, {folded(table.name) for table in extended.tables})
+        check_named_alone([starless, *found.statements], extended, missing, problem)
+        return work(text, extended)
+
+
+def _without_stars(sql: str, hidden: Sequence[str], tables: Collection[str]) -> tuple[str, str]:
+    """Return a query with a constant for each ``*`` that shows columns of tables, and with a ``*`` that does not show the hidden ones.
+
+    >>> _without_stars("SELECT rowid, * FROM t", ["rowid"], {"t"})
+    ('SELECT rowid, NULL FROM t', "SELECT rowid, COLUMNS(lambda c: c NOT IN ('rowid')) FROM t")
+
+    Args:
+        sql: The query.
+        hidden: Columns that ``*`` does not show.
+        tables: Folded names of the tables.
+    """
+    tokens = tokens_of(sql)
+    names = ", ".join(f"'{one}'" for one in hidden)
+    excluded = f"* EXCLUDE ({', '.join(hidden)})"
+    starless, shown_text, done = "", "", 0
+    for place in range(1, len(tokens)):
+        before, token, after = tokens[place - 1], tokens[place], tokens[place + 1] if place + 1 < len(tokens) else None
+        is_qualified = before.token_type == TokenType.DOT
+        is_star = token.token_type == TokenType.STAR and (
+            is_qualified or keyword(before) in ("SELECT", "DISTINCT") or before.token_type == TokenType.COMMA
+        )
+        has_list = after is not None and keyword(after) in ("EXCLUDE", "REPLACE", "RENAME", "LIKE", "ILIKE")
+        if not is_star or has_list or not tables & _read_around(tokens, place):
+            continue
+        # DuckDB has no t.COLUMNS(...), and rejects EXCLUDE of columns that are not there.
+        starless += f"{sql[done : token.start]}{hidden[0] if is_qualified else 'NULL'}"
+        shown_text += f"{sql[done : token.start]}{excluded if is_qualified else f'COLUMNS(lambda c: c NOT IN ({names}))'}"
+        done = token.end + 1
+    return starless + sql[done:], shown_text + sql[done:]
+
+
+def _read_around(tokens: Sequence[Any], place: int) -> set[str]:
+    """Return the folded names of the tables that the SELECT at a place reads, without those of its subqueries."""
+    found: set[str] = set()
+    for step in (1, -1):
+        depth, at = 0, place
+        opening, closing = (TokenType.L_PAREN, TokenType.R_PAREN)[::step]
+        while 0 <= at < len(tokens) and depth >= 0 and not (depth == 0 and keyword(tokens[at]) in ("UNION", "EXCEPT", "INTERSECT")):
+            depth += (tokens[at].token_type == opening) - (tokens[at].token_type == closing)
+            begins = at > 0 and (keyword(tokens[at - 1]) in ("FROM", "JOIN") or tokens[at - 1].token_type == TokenType.COMMA)
+            if depth == 0 and begins and is_name(tokens[at]):
+                end = at
+                while end + 2 < len(tokens) and tokens[end + 1].token_type == TokenType.DOT:
+                    end += 2
+                found.add(folded(tokens[end].text))
+            at += step
+    return found
 
 
 def missing_virtual(statements: Sequence[str], problem: DuckLakeError) -> list[str]:

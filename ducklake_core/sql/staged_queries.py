@@ -1,29 +1,32 @@
-"""Queries inside an open transaction, over its base snapshot and what it has staged."""
+"""Queries inside an open transaction, over its base snapshot and staged changes, and the operations of a transaction that SQL uses."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import pyarrow as pa
 
-from ducklake_core.engines.arrow.readable import Readable
-from ducklake_core.errors import DuckLakeError, SchemaError, UnsupportedFeatureError, UsageError
-from ducklake_core.format.types.data_types import NULL, Field
+from ducklake_core.engines.arrow.readable import Readable, rows_html, rows_text
+from ducklake_core.errors import DuckLakeError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.types.names import folded
-from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.types.text import shown
-from ducklake_core.format.types.type_parser import data_type_of
 from ducklake_core.format.values.temporal import in_zone
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from ducklake_core.engines.duckdb.relations import TableSource
+    from ducklake_core.format.evolution.schema_edits import ColumnName
     from ducklake_core.format.expressions.predicates import Predicate
+    from ducklake_core.format.macros import MacroKind
+    from ducklake_core.format.types.data_types import Field
+    from ducklake_core.format.types.schema import Schema
+    from ducklake_core.format.types.type_parser import TypeLike
+    from ducklake_core.merge_builder import MergeClause
     from ducklake_core.sql.names import Names, ScanTable
-    from ducklake_core.staging.arguments import FrameLike
+    from ducklake_core.staging.arguments import FrameLike, MissingColumns, SchemaEvolution, Where
     from ducklake_core.staging.context import LakeContext
     from ducklake_core.staging.namespace import StagedCatalog
     from ducklake_core.staging.publish import CommitCoordinator
@@ -41,6 +44,7 @@ class StagedQueries:
         coordinator: Reads of rows with their ids.
         is_done: Whether an earlier run has committed the transaction, so that nothing is staged.
         frames: Frames of the caller that the statement names.
+        files: Whether the statement may read files.
     """
 
     lake: LakeContext
@@ -49,6 +53,7 @@ class StagedQueries:
     coordinator: CommitCoordinator
     is_done: bool
     frames: tuple[TableSource, ...] = ()
+    files: bool = False
 
     def rows_of(
         self, query: str, target: Sequence[tuple[str, Field]] | None = None, *, by_name: bool = False, spark: SparkSession | None = None
@@ -67,7 +72,7 @@ class StagedQueries:
         if spark is not None:
             return self._rows_on_spark(query, target, spark, by_name=by_name)
         require_duckdb("the rows of a query need an engine. Pass a Spark session with spark=")
-        rows: FrameLike = rows_in_process(self.lake, self.names(), query, target=target, by_name=by_name)
+        rows: FrameLike = rows_in_process(self.lake, self.names(), query, target=target, by_name=by_name, files=self.files)
         return rows
 
     def columns_of(self, query: str) -> Schema:
@@ -77,19 +82,29 @@ class StagedQueries:
             SchemaError: A type that no column of a lake has, or a name given twice.
         """
         from ducklake_core.engines.duckdb_instance import require_duckdb
-        from ducklake_core.sql.query import rows_in_process
+        from ducklake_core.sql.query import columns_in_process
 
         require_duckdb("the rows of a query need an engine. Pass a Spark session with spark=")
-        described = rows_in_process(self.lake, self.names(), query, describe=True).read_all()
-        columns: list[Field] = []
-        for name, kind in zip(described["column_name"].to_pylist(), described["column_type"].to_pylist(), strict=True):
-            try:
-                # DuckDB describes an untyped NULL as "NULL", with the quotes.
-                columns.append(Field(name=name, type=NULL if kind == '"NULL"' else data_type_of(kind)))
-            except DuckLakeError as problem:
-                message = f"column {name!r} of the query has type {kind}, which DuckLake does not support. Cast it, for example to VARCHAR"
-                raise SchemaError(message, column=name) from problem
-        return Schema(columns=tuple(columns))
+        return columns_in_process(self.lake, self.names(), query, files=self.files)
+
+    def check_view(self, query: str) -> None:
+        """Let DuckDB bind the query of a view, if it is installed.
+
+        Raises:
+            NotFoundError: A table does not exist.
+            UsageError: DuckDB rejects the query.
+        """
+        from ducklake_core.engines.duckdb_instance import is_installed
+        from ducklake_core.sql.query import check_in_process
+
+        if not is_installed():
+            return
+        try:
+            check_in_process(self.lake, self.names(), query)
+        except DuckLakeError as problem:
+            # Functions of extensions and files are unknown here, but not to a DuckDB that reads the view.
+            if "Function with name" not in problem.message and "file system operations" not in problem.message:
+                raise
 
     def _rows_on_spark(self, query: str, target: Sequence[tuple[str, Field]] | None, spark: SparkSession, *, by_name: bool) -> FrameLike:
         from ducklake_core.sql.query import Query
@@ -183,9 +198,161 @@ class StagedQuery(Readable):
     def __repr__(self) -> str:
         return f"<StagedQuery {shown(self._sql)}>"
 
+    def _repr_html_(self) -> str:
+        return rows_html(self)
+
+    def show(self) -> None:
+        """Print the first rows, with the types of the columns."""
+        print(rows_text(self))  # noqa: T201
+
     def to_reader(self) -> pa.RecordBatchReader:
         """Return the rows as a stream, computed again for each call, inside the transaction's block."""
         with in_zone(self._zone):
             rows = self._queries.rows_of(self._sql)
         assert isinstance(rows, pa.RecordBatchReader)
         return rows
+
+
+# A protocol, because the module of Transaction imports this package.
+class StatementTarget(Protocol):
+    """The methods of :class:`Transaction` that SQL statements call."""
+
+    def append(
+        self,
+        name: str,
+        data: FrameLike,
+        *,
+        schema_evolution: SchemaEvolution = "strict",
+        missing_columns: MissingColumns | None = None,
+        inline: bool | None = None,
+    ) -> None:
+        """Add rows to a table; see :meth:`DuckLake.write` for the arguments."""
+
+    def delete(self, name: str, where: Where, *, spark: SparkSession | None = None) -> None:
+        """Delete the rows for which ``where`` is true; all rows when it is None. It may name virtual columns, such as ``rowid``."""
+
+    def update(self, name: str, values: Mapping[str, object], *, where: Where = None, spark: SparkSession | None = None) -> None:
+        """Change columns of the rows for which ``where`` is true; see :meth:`Table.update`."""
+
+    def merge_clauses(
+        self,
+        name: str,
+        source: FrameLike,
+        on: str | Sequence[str],
+        clauses: Sequence[MergeClause],
+        *,
+        missing_columns: MissingColumns | None = None,
+    ) -> None:
+        """Stage a merge whose branches are known."""
+
+    def create_schema(self, name: str, *, if_not_exists: bool = False) -> None:
+        """Create a schema; ``sales.europe`` is one in another, ``"sales.europe"`` in quotes one whose name has a dot."""
+
+    def drop_schema(self, name: str, *, cascade: bool = False, if_exists: bool = False) -> None:
+        """Drop a schema that is empty, or with ``cascade`` together with its tables, views and macros and the schemas in it."""
+
+    def create_table(
+        self,
+        name: str,
+        schema: Schema | pa.Schema | Mapping[str, TypeLike] | FrameLike,
+        *,
+        partition_by: Sequence[str] = (),
+        comment: str | None = None,
+        or_replace: bool = False,
+        if_not_exists: bool = False,
+    ) -> None:
+        """Create a table, which later calls of this transaction may write to and alter."""
+
+    def create_table_as(
+        self,
+        name: str,
+        data: FrameLike,
+        *,
+        schema: Schema | pa.Schema | Mapping[str, TypeLike] | FrameLike | None = None,
+        partition_by: Sequence[str] = (),
+        comment: str | None = None,
+        or_replace: bool = False,
+    ) -> None:
+        """Create a table of the columns and rows of a frame, which may read from a table of that name (``scan.to_reader()``)."""
+
+    def rename_table(self, name: str, new_name: str) -> None:
+        """Rename a table within its schema; ``new_name`` is the name as it is, without a schema. Files stay where they are."""
+
+    def drop_table(self, name: str, *, if_exists: bool = False) -> None:
+        """Drop a table, with what this transaction has written to it. Earlier snapshots keep it until they expire."""
+
+    def add_column(
+        self, table: str, column: ColumnName, data_type: TypeLike, *, default: object = None, if_not_exists: bool = False
+    ) -> None:
+        """Add a nullable column, or a field of a struct, at the end; existing rows have its default."""
+
+    def drop_column(self, table: str, column: ColumnName, *, if_exists: bool = False) -> None:
+        """Drop a column or field. Earlier snapshots keep it; files are not touched."""
+
+    def rename_column(self, table: str, column: ColumnName, new_name: str) -> None:
+        """Rename a column or field; ``new_name`` is the name as it is, without a path."""
+
+    def set_column_type(self, table: str, column: ColumnName, data_type: TypeLike) -> None:
+        """Give a column or field a type that can hold its values; a struct may gain and lose fields by it."""
+
+    def set_default(self, table: str, column: ColumnName, value: object = None, *, expression: str | None = None) -> None:
+        """Give a column another default for new rows; existing rows do not change."""
+
+    def drop_default(self, table: str, column: ColumnName) -> None:
+        """Remove a column's default: rows that lack it get NULL from now on."""
+
+    def set_not_null(self, table: str, column: ColumnName, *, spark: SparkSession | None = None) -> None:
+        """Make a column NOT NULL, after the data proves that it can be."""
+
+    def drop_not_null(self, table: str, column: ColumnName) -> None:
+        """Let a column be NULL."""
+
+    def set_partitioned_by(self, table: str, keys: Sequence[str]) -> None:
+        """Partition new files by other keys: ``"carrier"``, ``"month(day)"``, ``"bucket(8, id)"``. Existing files stay."""
+
+    def reset_partitioned_by(self, table: str) -> None:
+        """Stop partitioning new files."""
+
+    def set_sorted_by(self, table: str, keys: Sequence[str]) -> None:
+        """Sort new files by other keys: ``"day DESC NULLS FIRST"``, ``"lower(carrier)"``."""
+
+    def reset_sorted_by(self, table: str) -> None:
+        """Stop sorting new files."""
+
+    def create_view(
+        self,
+        name: str,
+        sql: str,
+        *,
+        columns: Sequence[str] = (),
+        comment: str | None = None,
+        or_replace: bool = False,
+        if_not_exists: bool = False,
+    ) -> None:
+        """Create a view."""
+
+    def rename_view(self, name: str, new_name: str) -> None:
+        """Rename a view within its schema; ``new_name`` is the name as it is, without a schema."""
+
+    def drop_view(self, name: str, *, if_exists: bool = False) -> None:
+        """Drop a view. Views that read it stay, and fail when they are read."""
+
+    def create_macro(
+        self,
+        name: str,
+        definitions: Mapping[str, str],
+        *,
+        kind: MacroKind = "scalar",
+        or_replace: bool = False,
+        if_not_exists: bool = False,
+    ) -> None:
+        """Create a macro, which DuckDB calls: an expression or a query under a name, with parameters."""
+
+    def drop_macro(self, name: str, *, kind: MacroKind = "scalar", if_exists: bool = False) -> None:
+        """Drop a macro with all of its definitions."""
+
+    def set_comment(self, name: str, text: str | None, *, column: ColumnName | None = None) -> None:
+        """Comment on a table, a view or a column of either; None removes the comment."""
+
+    def set_schema_comment(self, name: str, text: str | None) -> None:
+        """Comment on a schema; None removes the comment. DuckDB neither writes nor shows comments on schemas."""

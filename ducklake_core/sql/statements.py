@@ -25,7 +25,6 @@ from ducklake_core.sql.parts import (
     table_name,
     text_between,
 )
-from ducklake_core.sql.staged_queries import StagedQueries
 from ducklake_core.sql.time_travel import keyword
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from ducklake_core.format.macros import MacroKind
     from ducklake_core.format.types.data_types import Field
     from ducklake_core.sql.changes import ChangeComputed
-    from ducklake_core.sql.target import StatementTarget
+    from ducklake_core.sql.staged_queries import StagedQueries, StatementTarget
 
 
 _FLAGS = ("exists", "replace", "kind", "this", "refresh")
@@ -156,7 +155,7 @@ class Statement:
             case exp.Create(kind="TABLE") if node.expression is not None:
                 self._create_as(node, has_data=has_data)
             case exp.Create():
-                create(self._tx, self._sql, self._tokens, node)
+                create(self._tx, self._queries, self._sql, self._tokens, node)
             case _:
                 reject(" ".join(token.text for token in self._tokens[:6]))
 
@@ -193,7 +192,7 @@ class Statement:
         self._tx.create_table_as(name, rows, schema=columns, partition_by=keys, or_replace=bool(node.args.get("replace")))
 
 
-def create(tx: StatementTarget, sql: str, tokens: Sequence[Any], node: exp.Create) -> None:
+def create(tx: StatementTarget, queries: StagedQueries, sql: str, tokens: Sequence[Any], node: exp.Create) -> None:
     """Run CREATE SCHEMA, VIEW, or TABLE without a query."""
     or_replace, if_not_exists = bool(node.args.get("replace")), bool(node.args.get("exists"))
     match node.kind:
@@ -204,6 +203,7 @@ def create(tx: StatementTarget, sql: str, tokens: Sequence[Any], node: exp.Creat
             only(node, *_FLAGS, "expression")
             columns = [one.name for one in node.this.expressions] if isinstance(node.this, exp.Schema) else []
             query = text_between(sql, tokens, find_word(tokens, "AS") + 1)
+            queries.check_view(query)
             tx.create_view(table_name(node.this), query, columns=columns, or_replace=or_replace, if_not_exists=if_not_exists)
         case "TABLE":
             only(node, *_FLAGS, "properties")

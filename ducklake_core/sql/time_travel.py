@@ -63,6 +63,18 @@ def tokens_of(sql: str) -> list[Any]:
     return found
 
 
+def command(sql: str) -> tuple[str, str]:
+    """Return the first word of a statement in capitals, and the text behind it.
+
+    sqlglot makes one token of everything behind words such as CALL, SET and EXPLAIN.
+
+    >>> command("CALL f(1);")
+    ('CALL', 'f(1)')
+    """
+    first = tokens_of(sql)[0]
+    return keyword(first), sql[first.end + 1 :].strip().rstrip(";").rstrip()
+
+
 def is_name(token: Any) -> bool:
     """Return whether a token may be a part of a name: a quoted one, or any word, as many keywords are names too."""
     return token.token_type == TokenType.IDENTIFIER or (token.token_type != TokenType.STRING and bool(_WORD.fullmatch(token.text)))
@@ -193,7 +205,7 @@ def identifiers(sql: str) -> set[str]:
     return {folded(token.text) for token in tokens_of(sql) if token.token_type not in (TokenType.STRING, TokenType.NUMBER)}
 
 
-_QUERIES = ("SELECT", "FROM", "VALUES", "WITH", "(", "PIVOT", "UNPIVOT", "SUMMARIZE", "DESCRIBE", "DESC", "SHOW", "TABLE")
+_QUERIES = ("SELECT", "FROM", "VALUES", "WITH", "(", "PIVOT", "UNPIVOT", "SUMMARIZE", "DESCRIBE", "DESC", "SHOW", "TABLE", "EXPLAIN")
 LIST_PRAGMAS = ("table_info", "show_tables", "show_tables_expanded")
 """Pragmas that list definitions."""
 _CHANGES = ("INSERT", "UPDATE", "DELETE", "MERGE")
@@ -212,7 +224,7 @@ def is_query(sql: str) -> bool:
 
 def reads_rows(sql: str) -> bool:
     """Return whether a query reads rows of tables, and is not about definitions alone."""
-    return keyword(tokens_of(sql)[0]) not in ("SHOW", "PRAGMA", "DESCRIBE", "DESC")
+    return keyword(tokens_of(sql)[0]) not in ("SHOW", "PRAGMA", "DESCRIBE", "DESC", "EXPLAIN")
 
 
 def main_word(tokens: Sequence[Any]) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.reading.definitions import NOTHING, Current, read_current
@@ -33,12 +33,14 @@ class LakeContext:
         info: Version, data path and encryption of the lake.
         storage: Opens files; picklable.
         table_cache: Cached table states.
+        variables: Variables of SQL, as SQL text by name.
     """
 
     database: Database
     info: LakeInfo
     storage: Storage
     table_cache: TableStateCache
+    variables: dict[str, str] = field(default_factory=dict)
 
     def counted(self, size: Size) -> TableInfo:
         """Complete a table's size with numbers that only its files contain."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from html import escape
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -14,8 +15,8 @@ import pyarrow.compute as pc
 
 from ducklake_core.errors import UnsupportedFeatureError, UsageError
 from ducklake_core.format import arguments
-from ducklake_core.format.types.schema import ArrowType, Schema
-from ducklake_core.format.types.text import shown
+from ducklake_core.format.types.schema import ArrowType, Schema, duckdb_type, from_arrow_schema
+from ducklake_core.format.types.text import counted, one_line, shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -158,6 +159,67 @@ class Readable(ABC):
         duckdb = _optional("duckdb", "to_duckdb", "pip install 'ducklake-dagster[duckdb]'")
         relation: DuckDBPyRelation = (duckdb.default_connection() if connection is None else connection).from_arrow(NarrowStream(self))
         return relation
+
+
+_SHOWN_ROWS = 20
+_SHOWN_COLUMNS = 20
+_CELL = 40
+_PLAN = ["explain_key", "explain_value"]
+"""Columns of EXPLAIN, whose rows are long texts."""
+
+
+def rows_text(rows: Readable, otherwise: str | None = None) -> str:
+    """Return the first rows as a table of text, with the types under the names.
+
+    Args:
+        rows: The rows.
+        otherwise: Text to return if the rows cannot be read. Default: raise the error.
+    """
+    try:
+        head, table, note, texts = _shown_cells(rows)
+    except Exception:
+        if otherwise is None:
+            raise
+        return otherwise
+    if head[0] == _PLAN:
+        return "\n".join(texts)
+    widths = [max(map(len, column)) for column in zip(*head, *table, strict=True)]
+    right = [kind.rstrip(")(0123456789,").endswith(("INT", "INTEGER", "DOUBLE", "FLOAT", "DECIMAL")) for kind in head[1]]
+
+    def line(cells: Sequence[str]) -> str:
+        padded = (cell.rjust(width) if at else cell.ljust(width) for cell, width, at in zip(cells, widths, right, strict=True))
+        return "  ".join(padded).rstrip()
+
+    return "\n".join([*map(line, head), "  ".join("-" * width for width in widths), *map(line, table), note])
+
+
+def rows_html(rows: Readable) -> str:
+    """Return the first rows as a table for a notebook, with the types under the names."""
+    (names, kinds), table, note, texts = _shown_cells(rows)
+    if names == _PLAN:
+        return f"<pre>{escape(chr(10).join(texts))}</pre>"
+    header = "".join(f"<th>{escape(name)}<br><small>{escape(kind)}</small></th>" for name, kind in zip(names, kinds, strict=True))
+    body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in table)
+    return f"<table><thead><tr>{header}</tr></thead><tbody>{body}</tbody></table><small>{escape(note)}</small>"
+
+
+def _shown_cells(rows: Readable) -> tuple[tuple[list[str], list[str]], list[list[str]], str, list[str]]:
+    """Return names and types of columns, the first rows, a line about the others, and the whole values of the last column."""
+    found = rows.head(_SHOWN_ROWS + 1)
+    columns = from_arrow_schema(found.schema)
+    names = [_cell(column.name) for column in columns][:_SHOWN_COLUMNS]
+    kinds = [_cell(duckdb_type(column.type).upper()) for column in columns][:_SHOWN_COLUMNS]
+    values = [column.slice(0, _SHOWN_ROWS).to_pylist() for column in found.columns[:_SHOWN_COLUMNS]]
+    note = f"first {_SHOWN_ROWS} rows" if found.num_rows > _SHOWN_ROWS else counted(found.num_rows, "row")
+    if len(found.column_names) > _SHOWN_COLUMNS:
+        note += f", first {_SHOWN_COLUMNS} of {len(found.column_names)} columns"
+    cells = [["NULL" if value is None else _cell(str(value)) for value in row] for row in zip(*values, strict=True)]
+    return (names, kinds), cells, note, list(map(str, values[-1]))
+
+
+def _cell(text: str) -> str:
+    line = one_line(text)
+    return line if len(line) <= _CELL else f"{line[: _CELL - 3]}..."
 
 
 def first_rows(batches: Iterator[pa.RecordBatch], count: int) -> Iterator[pa.RecordBatch]:

@@ -13,15 +13,17 @@ long as the caller has no rows yet: a stream cannot take rows back.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import pyarrow as pa
 
 from ducklake_core.engines.duckdb.functions import make_functions, query_needs_conversion, read_query
-from ducklake_core.engines.duckdb.relations import Failures, TableDataset, TableSource, view_of
+from ducklake_core.engines.duckdb.relations import Failures, TableDataset, TableSource, explained_table, view_of
 from ducklake_core.engines.duckdb_instance import INEXACT_IN_ARROW, new_instance, run_interruptibly
 from ducklake_core.errors import DuckLakeError, NotFoundError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.macros import PLACEHOLDER, MacroImplementation
@@ -49,6 +51,9 @@ _SAMPLES = ("'1'", "'2020-01-01'", "'01:02:03'", "'00000000-0000-0000-0000-00000
 _MAX_PLANNED_ROWS = 20_000_000
 """Largest row count to plan with. DuckDB generates five numbers for each row, and the order of joins depends only on proportions."""
 Planned: TypeAlias = tuple[int | None, ...]
+
+_EXPLAINED = re.compile(r'"?\bt(\d+)c(\d+)\b"?')
+"""Name of a column in a plan: the number of its table, and its index."""
 
 Found = TypeVar("Found")
 
@@ -86,7 +91,7 @@ class Sources:
         return [view.sql for view in self.views] + [one.sql for macro in self.macros for one in macro.implementations]
 
 
-def run(sql: str, sources: Sources, *, target: Target | None = None, by_name: bool = False) -> pa.RecordBatchReader:
+def run(sql: str, sources: Sources, *, target: Target | None = None, by_name: bool = False, files: bool = False) -> pa.RecordBatchReader:
     """Return the rows of a query, as a stream.
 
     Args:
@@ -94,13 +99,14 @@ def run(sql: str, sources: Sources, *, target: Target | None = None, by_name: bo
         sources: The tables, views and macros that it may name.
         target: Columns that the rows are inserted into, in order: the result gets their names and types. None for a plain query.
         by_name: Whether the query's columns are matched with the target by name; by default by their order.
+        files: Whether the query may read files of this machine. Default: False.
 
     Raises:
         UnsupportedFeatureError: DuckDB is not installed.
         UsageError: DuckDB rejects the query, or fails while it runs; the message is its own.
         DuckLakeError: A table cannot be read.
     """
-    request = _Request(sql=sql, sources=sources, target=target, by_name=by_name, zone=session_zone())
+    request = _Request(sql=sql, sources=sources, target=target, by_name=by_name, zone=session_zone(), files=files)
     running, others = _started(request, ways(request.statements, sources.tables))
     return pa.RecordBatchReader.from_batches(running.reader.schema, _batches(running, others))
 
@@ -114,6 +120,7 @@ class _Request:
     target: Target | None
     by_name: bool
     zone: str
+    files: bool
 
     @property
     def statements(self) -> list[str]:
@@ -126,7 +133,7 @@ class _Running:
     def __init__(self, request: _Request, way: Way) -> None:
         self.request = request
         self._failures = Failures()
-        self._connection = new_instance(request.zone)
+        self._connection = new_instance(request.zone, files=request.files)
         try:
             self.reader = run_interruptibly(self._connection, lambda: self._reader(way))
         except BaseException as problem:
@@ -190,15 +197,109 @@ def _batches(running: _Running, others: Sequence[Way]) -> Iterator[pa.RecordBatc
 def _reader(
     connection: DuckDBPyConnection, sql: str, rejected: Sequence[str], target: Target | None, *, by_name: bool, described: bool
 ) -> pa.RecordBatchReader:
+    with missing_names(rejected):
+        text = sql if target is None else _assigned(connection, sql, target, by_name=by_name)
+        return read_query(connection, text) if described or query_needs_conversion(text) else connection.sql(text).to_arrow_reader()
+
+
+@contextmanager
+def missing_names(rejected: Sequence[str]) -> Iterator[None]:
+    """Raise NotFoundError where DuckDB does not know a name, with the reasons for views and macros that could not be created."""
     import duckdb
 
     try:
-        text = sql if target is None else _assigned(connection, sql, target, by_name=by_name)
-        return read_query(connection, text) if described or query_needs_conversion(text) else connection.sql(text).to_arrow_reader()
+        yield
     except duckdb.CatalogException as problem:
         # The instance has only the schemas that the query uses, so that DuckDB's remark about a missing schema would mislead.
         missing = re.sub(r' because schema ".*" does not exist', "", line_of(problem))
         raise NotFoundError("; ".join([missing, *rejected])) from problem
+
+
+def check_query(sql: str, sources: Sources, *, files: bool = False) -> None:
+    """Let DuckDB bind a query, without running it.
+
+    Raises:
+        NotFoundError: It names something that does not exist.
+        UsageError: DuckDB rejects it; the message is its own.
+    """
+    _over_empty_tables(sql, sources, lambda connection: connection.sql(sql), files=files)
+
+
+def explained(sql: str, sources: Sources, *, files: bool = False) -> str:
+    """Return DuckDB's plan of a query as a tree, with the files of each table that the scans read and skip.
+
+    Raises:
+        NotFoundError: The query names something that does not exist.
+        UsageError: DuckDB rejects the query; the message is its own.
+    """
+    rows = _over_empty_tables(sql, sources, lambda connection: connection.execute(f"EXPLAIN (FORMAT json) {sql}").fetchall(), files=files)
+    lines: list[str] = []
+    scans: list[tuple[int, list[str]]] = []
+    for node in json.loads(rows[0][1]):
+        _add_node(node, 0, sources, lines, scans)
+    for number, filters in scans:
+        explain = sources.tables[number].explain
+        if explain is not None:
+            lines += ["", explain(filters)]
+    return "\n".join(lines)
+
+
+def _add_node(node: dict[str, Any], depth: int, sources: Sources, lines: list[str], scans: list[tuple[int, list[str]]]) -> None:
+    details = {key: value if isinstance(value, list) else [value] for key, value in node["extra_info"].items()}
+    # The tables are empty.
+    details.pop("Estimated Cardinality", None)
+    named = {int(number) for values in details.values() for value in values for number, _ in _EXPLAINED.findall(str(value))}
+    text = node["name"]
+    if "ARROW_SCAN" in text and named:
+        (number,) = named
+        table = sources.tables[number]
+        scans.append((number, [_named(str(one), sources) for one in details.get("Filters", ())]))
+        text = f"SCAN {table.schema_name}.{table.name}"
+        details.pop("Function", None)
+    shown = "; ".join(f"{key}: {', '.join(_named(str(one), sources) for one in values)}" for key, values in details.items() if any(values))
+    lines.append(f"{'  ' * depth}{text}{f' ({shown})' if shown else ''}")
+    for child in node["children"]:
+        _add_node(child, depth + 1, sources, lines, scans)
+
+
+def _named(text: str, sources: Sources) -> str:
+    """Return a part of a plan with the names of columns."""
+    return _EXPLAINED.sub(lambda found: quoted_path((sources.tables[int(found[1])].columns.columns[int(found[2])].name,)), text)
+
+
+def write_file(rows: pa.RecordBatchReader, destination: str, sql: str) -> None:
+    """Write rows to a file of this machine.
+
+    Args:
+        rows: The rows.
+        destination: SQL of ``TO 'file' (options)``.
+        sql: The whole statement, for messages.
+
+    Raises:
+        UsageError: DuckDB rejects the options, or cannot write the file.
+    """
+    with new_instance(files=True) as connection:
+        connection.register("__ducklake_rows", rows)
+        try:
+            run_interruptibly(connection, lambda: connection.execute(f"COPY (FROM __ducklake_rows) {destination}"))
+        except Exception as problem:
+            reported = user_error(problem, Failures(), sql)
+            if reported is problem:
+                raise
+            raise reported from problem
+
+
+def _over_empty_tables(sql: str, sources: Sources, work: Callable[[DuckDBPyConnection], Found], *, files: bool) -> Found:
+    with new_instance(files=files) as connection:
+        try:
+            rejected = prepare(connection, [sql, *sources.statements], sources, None, Way(planned=(None,) * len(sources.tables)))
+            with missing_names(rejected):
+                return work(connection)
+        except Exception as problem:
+            reported = user_error(problem, Failures(), sql)
+            if reported is problem:
+                raise
+            raise reported from problem
 
 
 def sources_need_conversion(sources: Sources) -> bool:
@@ -252,14 +353,14 @@ def line_of(problem: BaseException) -> str:
     return str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
 
 
-def prepare(connection: DuckDBPyConnection, statements: Sequence[str], sources: Sources, failures: Failures, way: Way) -> list[str]:
+def prepare(connection: DuckDBPyConnection, statements: Sequence[str], sources: Sources, failures: Failures | None, way: Way) -> list[str]:
     """Create the tables, views and macros that queries may name; return the reasons for those that cannot be created.
 
     Args:
         connection: A new instance.
         statements: The queries, and the SQL text of views and macros.
         sources: The tables, views and macros.
-        failures: Collects the first error of a scan.
+        failures: Collects the first error of a scan. None for empty tables, which serve to bind and explain queries.
         way: How queries are run.
     """
     if not way.joins_filter:
@@ -271,7 +372,12 @@ def prepare(connection: DuckDBPyConnection, statements: Sequence[str], sources: 
     connection.execute("SET schema = 'main'")
     for number, (source, planned) in enumerate(zip(sources.tables, way.planned, strict=True)):
         key = f"__ducklake_scan_{number}"
-        connection.register(key, TableDataset(source, failures))
+        if failures is None:
+            connection.register(f"__ducklake_empty_{number}", explained_table(source, number))
+            columns = ", ".join(f"t{number}c{place} AS c{place}" for place in range(len(source.columns)))
+            connection.execute(f"CREATE TEMP VIEW {key} AS FROM __ducklake_empty_{number} SELECT {columns}")
+        else:
+            connection.register(key, TableDataset(source, failures))
         view = view_of(source, f"temp.main.{key}", planned)
         connection.execute(f"CREATE VIEW {name_in_instance(source.schema_name, source.name)} AS {view}")
     return make_views(connection, sources)

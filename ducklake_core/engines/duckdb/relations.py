@@ -46,6 +46,7 @@ class TableSource:
     Attributes:
         row_count: Approximate number of rows, for the order of joins; None if nothing is joined.
         is_frame: Whether it is a frame of the caller, and no table of the lake; by default False.
+        explain: Describes the files that are read under some conditions, and the skipped ones; None for rows that are in no file.
     """
 
     schema_name: str
@@ -54,6 +55,7 @@ class TableSource:
     read: ReadRows
     row_count: int | None = None
     is_frame: bool = False
+    explain: Callable[[Sequence[str]], str] | None = None
 
 
 @dataclass(slots=True)
@@ -109,6 +111,11 @@ class TableDataset(pds.Dataset):  # type: ignore[misc]
         if filter is not None:
             batches = (found for batch in batches for found in _filtered(batch, columns, filter))
         return pa.RecordBatchReader.from_batches(pa.schema([self._schema.field(name) for name in columns]), batches)
+
+
+def explained_table(source: TableSource, number: int) -> pa.Table:
+    """Return an empty table with a table's columns, each under a name that states the number of the table and its index."""
+    return _shared_schema(source.columns).empty_table().rename_columns([f"t{number}c{place}" for place in range(len(source.columns))])
 
 
 def _filtered(batch: pa.RecordBatch, columns: Sequence[str], condition: Any) -> Iterator[pa.RecordBatch]:

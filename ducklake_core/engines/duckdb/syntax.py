@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
@@ -12,6 +13,7 @@ from sqlglot.dialects.duckdb import DuckDB
 from ducklake_core.engines.duckdb_instance import new_instance, require_duckdb
 from ducklake_core.errors import UnsupportedFeatureError, UsageError
 from ducklake_core.format.expressions.predicates import Literal
+from ducklake_core.format.expressions.sql import quoted
 from ducklake_core.format.types.data_types import DataType
 from ducklake_core.format.types.schema import duckdb_type
 from ducklake_core.format.values.value_text import from_cast_text
@@ -76,14 +78,39 @@ def query_constant(sql: str, data_type: DataType) -> object:
         return _value(sql, data_type, connection)
 
 
-def _value(sql: str, data_type: DataType, connection: DuckDBPyConnection) -> object:
+def argument_value(sql: str) -> Any:
+    """Return the value of an argument without columns, in Python: times as instants in UTC, intervals as strings, None for NULL.
+
+    Raises:
+        UnsupportedFeatureError: DuckDB is not installed.
+        UsageError: DuckDB rejects or fails to compute it.
+    """
+    with new_instance() as connection:
+        kind, text = _computed(f"FROM (SELECT ({sql}) AS v) SELECT typeof(v), to_json(v)::VARCHAR", sql, connection)
+        if kind.startswith(("TIMESTAMP", "DATE")) and text is not None:
+            (microseconds,) = _computed(f"SELECT epoch_us(CAST(({sql}) AS TIMESTAMPTZ))", sql, connection)
+            return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=microseconds)
+        return None if text is None else json.loads(text)
+
+
+def constant_text(kind: str, text: str | None) -> str:
+    """Return the SQL of a value from its type and its text in DuckDB."""
+    return "NULL" if text is None else f"CAST({quoted(text, 'duckdb')} AS {kind})"
+
+
+def _computed(query: str, sql: str, connection: DuckDBPyConnection) -> tuple[Any, ...]:
     import duckdb
 
     try:
-        found = connection.execute(f"SELECT CAST(CAST(({sql}) AS {duckdb_type(data_type)}) AS VARCHAR)").fetchone()
+        found = connection.execute(query).fetchone()
     except duckdb.Error as problem:
         raise UsageError(f"DuckDB cannot compute {sql}: {str(problem).splitlines()[0]}") from problem
-    text = None if found is None else found[0]
+    assert found is not None
+    return tuple(found)
+
+
+def _value(sql: str, data_type: DataType, connection: DuckDBPyConnection) -> object:
+    (text,) = _computed(f"SELECT CAST(CAST(({sql}) AS {duckdb_type(data_type)}) AS VARCHAR)", sql, connection)
     return None if text is None else from_cast_text(text, data_type)
 
 

@@ -1,0 +1,579 @@
+"""Replace variables, the lake's name and calls of DuckLake's functions in SQL text, before anything else reads it.
+
+    SELECT * FROM lake.t, lake.snapshots()   ->   SELECT * FROM t, "__ducklake_calls"."f0" AS "snapshots"
+
+The rows of a function are a table of the statement, like a frame of the caller.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from uuid import UUID
+
+import pyarrow as pa
+from sqlglot import TokenType
+
+from ducklake_core.catalog.reading.files import data_files
+from ducklake_core.catalog.reading.options import scoped_options
+from ducklake_core.engines.arrow.merge import source_ids
+from ducklake_core.engines.duckdb.query import write_file
+from ducklake_core.engines.duckdb.relations import TableSource
+from ducklake_core.engines.duckdb.syntax import argument_value, constant_text
+from ducklake_core.errors import UnsupportedFeatureError, UsageError
+from ducklake_core.format.types.data_types import Field
+from ducklake_core.format.types.names import DEFAULT_SCHEMA, folded, join_name, quoted_path, split_name, split_path
+from ducklake_core.format.types.schema import Schema, to_arrow_schema
+from ducklake_core.format.types.type_parser import data_type_of
+from ducklake_core.planning.planner import feed_schema
+from ducklake_core.scan import ChangeFeed
+from ducklake_core.sql.names import Run, has_alias, is_before_table, lake_names, may_be_alias, name_runs
+from ducklake_core.sql.parts import bracketed, comma_separated, outside_brackets, text_between
+from ducklake_core.sql.time_travel import command, keyword, tokens_of
+from ducklake_core.staging.arguments import At, resolve_at
+
+if TYPE_CHECKING:
+    from ducklake_core.engines.arrow.readable import Readable
+    from ducklake_core.format.expressions.predicates import Predicate
+    from ducklake_core.format.state import Snapshot
+    from ducklake_core.planning.plan import FeedKind
+    from ducklake_core.staging.context import LakeContext
+
+
+LAKE = "lake"
+"""Name of the lake in SQL, as a catalog of DuckDB."""
+_CALLS = "__ducklake_calls"
+_NAMED = re.compile(r"\s*(\w+)\s*(?:=>|:=)\s*(.*)", re.DOTALL)
+_COMMANDS = ("CALL", "SET", "RESET", "EXPLAIN", "DESCRIBE", "DESC", "SHOW", "SUMMARIZE")
+_WORDS = ("getvariable", "variable", "ducklake_", "call", "checkpoint", LAKE)
+"""A text without any of them has nothing to replace."""
+
+Arguments: TypeAlias = "dict[str, Any]"
+Rows: TypeAlias = "Iterable[tuple[object, ...]]"
+
+_SNAPSHOT_COLUMNS = (
+    "snapshot_id BIGINT, snapshot_time TIMESTAMPTZ, schema_version BIGINT, changes MAP(VARCHAR, VARCHAR[]), author VARCHAR, "
+    "commit_message VARCHAR, commit_extra_info VARCHAR"
+)
+_FILE_COLUMNS = ", ".join(
+    f"{kind}_file{column}"
+    for kind in ("data", "delete")
+    for column in (" VARCHAR", "_size_bytes UBIGINT", "_footer_size UBIGINT", "_encryption_key BLOB")
+)
+_DESCRIPTIONS = {
+    "auto_compact": "Whether maintenance of all tables includes this one",
+    "created_by": "Tool that created the lake",
+    "data_inlining_row_limit": "Maximum number of rows of an insert that is stored in the catalog",
+    "data_path": "Path of the data files",
+    "delete_older_than": "Minimum age of unneeded files that are deleted",
+    "encrypted": "Whether data files are encrypted",
+    "expire_older_than": "Age of snapshots that expire",
+    "hive_file_pattern": "Whether partitions have directories of their own",
+    "parquet_compression": "Compression of data files",
+    "parquet_compression_level": "Level of the compression",
+    "parquet_row_group_size": "Rows of a row group",
+    "parquet_row_group_size_bytes": "Bytes of a row group",
+    "parquet_version": "Version of the Parquet format",
+    "per_thread_output": "Whether each writing thread makes its own files",
+    "require_commit_message": "Whether a commit needs a message",
+    "rewrite_delete_threshold": "Fraction of deleted rows from which a file is rewritten",
+    "sort_on_insert": "Whether inserted rows are sorted",
+    "target_file_size": "Size of data files in bytes",
+    "version": "Version of the DuckLake format",
+    "write_deletion_vectors": "Whether deletes are written as deletion vectors",
+}
+
+
+class LakeOperations(Protocol):
+    """The methods of :class:`DuckLake` that functions of SQL call."""
+
+    @property
+    def set_option(self) -> Callable[..., Any]:
+        """Set an option."""
+
+    @property
+    def flush_inlined_data(self) -> Callable[..., Any]:
+        """Move inlined rows to files."""
+
+    @property
+    def merge_adjacent_files(self) -> Callable[..., Any]:
+        """Merge small files."""
+
+    @property
+    def rewrite_data_files(self) -> Callable[..., Any]:
+        """Rewrite files without deleted rows."""
+
+    @property
+    def expire_snapshots(self) -> Callable[..., Any]:
+        """Expire snapshots."""
+
+    @property
+    def cleanup_old_files(self) -> Callable[..., Any]:
+        """Delete files that are scheduled for deletion."""
+
+    @property
+    def delete_orphaned_files(self) -> Callable[..., Any]:
+        """Delete files that the catalog does not contain."""
+
+    @property
+    def checkpoint(self) -> Callable[..., Any]:
+        """Run all of these."""
+
+    @property
+    def add_data_files(self) -> Callable[..., Any]:
+        """Add existing files to a table."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Context of function calls.
+
+    Attributes:
+        lake: The lake.
+        at: The snapshot that the statement reads.
+        operations: Changes the lake outside of a transaction; None inside of one.
+        files: Whether SQL may read files.
+    """
+
+    lake: LakeContext
+    at: At = None
+    operations: LakeOperations | None = None
+    files: bool = False
+
+    def changing(self, function: str) -> LakeOperations:
+        """Return the operations.
+
+        Raises:
+            UnsupportedFeatureError: The statement is part of a transaction.
+        """
+        if self.operations is None:
+            raise UnsupportedFeatureError(f"{function} commits by itself, so it cannot be part of a transaction: call it with lake.sql")
+        return self.operations
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Function:
+    """A function of DuckLake.
+
+    Attributes:
+        columns: Names and types of its result, as in DuckDB.
+        rows: Computes the result.
+        positional: Names of the arguments behind the lake's name.
+        required: How many of them have to be there.
+        named: Further arguments.
+        feed: The change feed that it returns, with the columns of the table; None for all other functions.
+    """
+
+    columns: str = ""
+    rows: Callable[[Caller, Arguments], Rows] = lambda _caller, _arguments: ()
+    positional: tuple[str, ...] = ()
+    required: int = 0
+    named: tuple[str, ...] = ()
+    feed: FeedKind | None = None
+
+
+def replaced(sql: str, caller: Caller) -> tuple[str, tuple[TableSource, ...]]:
+    """Return the text without variables, the lake's name and function calls, and the rows of the functions.
+
+    Functions that change the lake run now.
+
+    Args:
+        sql: A statement without parameters.
+        caller: What functions may use.
+
+    Raises:
+        UsageError: A function lacks an argument, or has one that it does not take.
+        NotFoundError: There is no such table or snapshot.
+        UnsupportedFeatureError: A function cannot be called here.
+    """
+    lowered = sql.lower()
+    if not any(word in lowered for word in _WORDS):
+        return sql, ()
+    word, rest = command(sql)
+    if word == "CHECKPOINT" and folded(rest) in ("", LAKE):
+        word, rest = "CALL", f"ducklake_checkpoint('{LAKE}')"
+    if word not in _COMMANDS:
+        return _replaced(sql, caller)
+    if not rest:
+        raise UsageError(f"cannot parse the SQL: nothing follows {word}")
+    text, found = _replaced(rest, caller)
+    if word != "CALL":
+        return f"{word} {text}", found
+    if not found:
+        raise UnsupportedFeatureError(f"CALL {rest.partition('(')[0]} is not supported; docs/reference/sql.md lists the functions", sql=sql)
+    return f"FROM {text}", found
+
+
+def _replaced(sql: str, caller: Caller) -> tuple[str, tuple[TableSource, ...]]:
+    return _without_calls(_without_lake_name(_without_variables(sql, caller.lake.variables), caller), caller)
+
+
+# Variables
+
+
+def set_variable(sql: str, variables: dict[str, str], query: Callable[[str], Readable]) -> bool:
+    """Run SET VARIABLE or RESET VARIABLE; return whether the statement is one of them.
+
+    Args:
+        sql: A statement.
+        variables: SQL text of the variables by name.
+        query: Makes a query.
+    """
+    word, rest = command(sql)
+    if word not in ("SET", "RESET") or not rest or keyword(tokens_of(rest)[0]) != "VARIABLE":
+        return False
+    tokens = tokens_of(rest)
+    if word == "RESET" and len(tokens) == 2:
+        variables.pop(folded(tokens[1].text), None)
+        return True
+    if word == "RESET" or len(tokens) < 4 or tokens[2].token_type != TokenType.EQ:
+        raise UsageError("cannot parse the SQL. Write SET VARIABLE name = value")
+    value = f"FROM (SELECT ({text_between(rest, tokens, 3)}) AS v) AS value SELECT typeof(v) AS kind, CAST(v AS VARCHAR) AS text"
+    (row,) = query(value).to_arrow().to_pylist()
+    variables[folded(tokens[1].text)] = constant_text(row["kind"], row["text"])
+    return True
+
+
+def copy_to_file(sql: str, query: Callable[[str], Readable], *, files: bool) -> bool:
+    """Run COPY ... TO a file; return whether the statement is one.
+
+    Args:
+        sql: A statement.
+        query: Makes a query.
+        files: Whether SQL may write files.
+
+    Raises:
+        UnsupportedFeatureError: It may not.
+        UsageError: DuckDB rejects the statement, or cannot write the file.
+    """
+    tokens = tokens_of(sql)
+    if keyword(tokens[0]) != "COPY":
+        return False
+    places = [place for place in outside_brackets(tokens, 1) if keyword(tokens[place]) == "TO"]
+    if not places:
+        return False
+    if not files:
+        raise UnsupportedFeatureError("SQL cannot write files: pass files=True for COPY ... TO, or use the result of a query")
+    (end, *_) = places
+    text = text_between(sql, tokens, 1, end)
+    rows = query(text[1:-1] if text.startswith("(") else f"FROM {text}")
+    write_file(rows.to_reader(), text_between(sql, tokens, end), sql)
+    return True
+
+
+def _without_variables(sql: str, variables: dict[str, str]) -> str:
+    tokens = tokens_of(sql)
+    pieces, done = [], 0
+    for place, token in enumerate(tokens[:-3]):
+        name = tokens[place + 2]
+        if folded(token.text) != "getvariable" or tokens[place + 1].token_type != TokenType.L_PAREN or name.token_type != TokenType.STRING:
+            continue
+        pieces += [sql[done : token.start], variables.get(folded(name.text), "NULL")]
+        done = tokens[place + 3].end + 1
+    return "".join([*pieces, sql[done:]])
+
+
+# The lake's name
+
+
+def _without_lake_name(sql: str, caller: Caller) -> str:
+    """Return the text with ``t`` for ``lake.t``, unless ``lake`` is a schema, a table or an alias."""
+    tokens = tokens_of(sql)
+    runs = list(name_runs(tokens))
+    qualified = [one for one in runs if len(one.parts) > 1 and folded(one.parts[0]) == LAKE]
+    if not qualified:
+        return sql
+    with caller.lake.reader() as reader:
+        objects = lake_names(caller.lake, reader, resolve_at(reader, caller.at).id).objects()
+    schemas = {folded(split_path(schema)[0]) for schema, _ in objects}
+    names = {folded(name) for schema, name in objects if folded(schema) == DEFAULT_SCHEMA}
+    is_alias = any(len(one.parts) == 1 and folded(one.parts[0]) == LAKE and may_be_alias(tokens, one.start) for one in runs)
+    if is_alias or LAKE in schemas | names:
+        return sql
+    # What stands behind FROM is a table; elsewhere ``lake.x`` may be a field of a column.
+    known = {DEFAULT_SCHEMA, *schemas, *names}
+    known |= {folded(one.parts[1]) for one in qualified if is_before_table(tokens, one.start)}
+    pieces, done = [], 0
+    for one in qualified:
+        if folded(one.parts[1]) in known and not _is_call(tokens, one):
+            pieces.append(sql[done : tokens[one.start].start])
+            done = tokens[one.start + 2].start
+    return "".join([*pieces, sql[done:]])
+
+
+# Functions
+
+
+def _is_call(tokens: Sequence[Any], run: Run) -> bool:
+    """Return whether a name calls a function of DuckLake."""
+    if run.end >= len(tokens) or tokens[run.end].token_type != TokenType.L_PAREN:
+        return False
+    *owner, name = map(folded, run.parts)
+    return name in FUNCTIONS if not owner else owner[0] == LAKE and f"ducklake_{name}" in FUNCTIONS
+
+
+def _without_calls(sql: str, caller: Caller) -> tuple[str, tuple[TableSource, ...]]:
+    tokens = tokens_of(sql)
+    found: list[TableSource] = []
+    pieces, done = [], 0
+    calls = [one for one in name_runs(tokens) if _is_call(tokens, one)]
+    if calls and keyword(tokens[0]) == "CREATE" and {"VIEW", "MACRO", "FUNCTION"} & {keyword(token) for token in tokens[1:4]}:
+        raise UnsupportedFeatureError(f"a view or macro cannot call {calls[0].parts[-1]}: call it in a query")
+    for one in calls:
+        end = bracketed(tokens, one.end)
+        key = f"f{len(found)}"
+        found.append(_source(key, one, comma_separated(sql, tokens[one.end + 1 : end - 1]), caller))
+        alias = "" if has_alias(tokens, end) else f" AS {quoted_path(one.parts[-1:])}"
+        pieces += [sql[done : tokens[one.start].start], quoted_path((_CALLS, key)), alias]
+        done = tokens[end - 1].end + 1
+    return "".join([*pieces, sql[done:]]), tuple(found)
+
+
+def _source(key: str, run: Run, given: Sequence[str], caller: Caller) -> TableSource:
+    *owner, name = run.parts
+    full = folded(name) if not owner else f"ducklake_{folded(name)}"
+    function = FUNCTIONS[full]
+    arguments = _arguments(name, function, given, is_method=bool(owner))
+    if len(owner) > 1:
+        arguments.setdefault("schema", owner[1])
+    if function.feed is not None:
+        return _feed_source(key, function.feed, arguments, caller)
+    columns = source_ids(_schema(function.columns))
+    schema = to_arrow_schema(columns, physical=False)
+    rows = list(function.rows(caller, arguments))
+    values = list(zip(*rows, strict=True)) or [()] * len(schema)
+    data = pa.Table.from_arrays([pa.array(one, column.type) for one, column in zip(values, schema, strict=True)], schema=schema)
+    return TableSource(
+        schema_name=_CALLS,
+        name=key,
+        columns=columns,
+        read=lambda names, _: data.select(list(names)).to_reader(),
+        row_count=data.num_rows,
+        is_frame=True,
+    )
+
+
+def _schema(text: str) -> Schema:
+    parts = comma_separated(text, tokens_of(text))
+    return Schema(columns=tuple(Field(name=name, type=data_type_of(kind)) for name, _, kind in (one.partition(" ") for one in parts)))
+
+
+def _arguments(name: str, function: Function, given: Sequence[str], *, is_method: bool) -> Arguments:
+    """Return the arguments by name.
+
+    Raises:
+        UsageError: One is missing or unknown, or the first is not the lake's name.
+    """
+    found: Arguments = {}
+    values = []
+    for one in given:
+        named = _NAMED.match(one)
+        if named is None:
+            values.append(argument_value(one))
+        else:
+            found[folded(named[1])] = argument_value(named[2])
+    if not is_method:
+        if not values or not isinstance(values[0], str) or folded(values[0]) != LAKE:
+            raise UsageError(f"the first argument of {name} must be '{LAKE}', which is the name of the lake in SQL")
+        del values[0]
+    # ``lake.table_changes('t', 1, 2)`` names no schema.
+    names = function.positional[1:] if is_method and function.feed is not None else function.positional
+    known = (*names, *function.named)
+    unknown = [one for one in found if one not in known]
+    if unknown or len(values) > len(names):
+        excess = ", ".join(unknown) or f"{len(values)} arguments"
+        raise UsageError(f"{name} does not take {excess}. Its arguments are: {', '.join(known) or 'none'}")
+    found.update(zip(names, values, strict=False))
+    missing = [one for one in names[: function.required] if found.get(one) is None]
+    if missing:
+        raise UsageError(f"{name} needs the argument {missing[0]}")
+    return found
+
+
+def _snapshots(caller: Caller, _: Arguments) -> Rows:
+    with caller.lake.reader() as reader:
+        return list(map(_snapshot_row, reader.snapshots(until=None if caller.at is None else resolve_at(reader, caller.at).id)))
+
+
+def _snapshot_row(one: Snapshot) -> tuple[object, ...]:
+    changes = list(one.change_set.listing().items())
+    return (one.id, one.time, one.schema_version, changes, one.author, one.message, one.extra_info)
+
+
+def _current(caller: Caller, _: Arguments) -> Rows:
+    with caller.lake.reader() as reader:
+        return [(resolve_at(reader, caller.at).id,)]
+
+
+def _settings(caller: Caller, _: Arguments) -> Rows:
+    database, info = caller.lake.database, caller.lake.info
+    return [(database.address.url.get_backend_name(), info.created_by, info.data_path)]
+
+
+def _table_info(caller: Caller, _: Arguments) -> Rows:
+    with caller.lake.reader() as reader:
+        for one in reader.tables(resolve_at(reader, caller.at).id):
+            sizes = (one.file_count, one.file_size_bytes, one.delete_file_count, one.delete_file_size_bytes)
+            yield (one.name, one.schema_id, one.id, UUID(one.uuid).bytes, *sizes)
+
+
+def _options(caller: Caller, _: Arguments) -> Rows:
+    with caller.lake.reader() as reader:
+        for one in scoped_options(reader, resolve_at(reader, caller.at).id):
+            yield (one.name, _DESCRIPTIONS.get(one.name), one.value, one.scope.upper(), one.entry)
+
+
+def _list_files(caller: Caller, given: Arguments) -> Rows:
+    at = given.get("snapshot_version", given.get("snapshot_time"))
+    with caller.lake.reader() as reader:
+        snapshot = resolve_at(reader, caller.at if at is None else at)
+        table = reader.table(given.get("schema", DEFAULT_SCHEMA), given["table_name"], snapshot.id)
+        for file, _ in data_files(reader, table):
+            # Keys stay in the catalog: they open the files of everybody who reads the result.
+            own = (file.path, file.file_size_bytes, file.footer_size, None)
+            deletes: list[tuple[object, ...]] = [(one.path, one.file_size_bytes, one.footer_size, None) for one in file.delete_files]
+            yield from ((*own, *one) for one in deletes or [(None,) * 4])
+
+
+def _feed_source(key: str, kind: FeedKind, given: Arguments, caller: Caller) -> TableSource:
+    with caller.lake.reader() as reader:
+        end = resolve_at(reader, given["end_snapshot"])
+        table = reader.table(given.get("schema", DEFAULT_SCHEMA), given["table_name"], end.id)
+    lake = caller.lake
+
+    def read(names: Sequence[str], _: Predicate | None) -> pa.RecordBatchReader:
+        feed = ChangeFeed(
+            table=table, kind=kind, start=given["start_snapshot"], columns=list(names), reader=lake.reader, storage=lake.storage
+        )
+        return feed.to_reader()
+
+    columns = feed_schema(table, kind)
+    # Without the kind of change, DuckDB shows the columns of the table; snapshot_id and rowid are virtual columns.
+    own = columns if kind == "changes" else table.schema
+    return TableSource(schema_name=_CALLS, name=key, columns=own, read=read, is_frame=True)
+
+
+def _set_option(caller: Caller, given: Arguments) -> Rows:
+    operations = caller.changing("ducklake_set_option")
+    schema, table = given.get("schema"), given.get("table_name")
+    scope = {"table": join_name(schema or DEFAULT_SCHEMA, table)} if table is not None else {"schema": schema} if schema is not None else {}
+    operations.set_option(given["option"], given["value"], **scope)
+    return ()
+
+
+def _flush(caller: Caller, given: Arguments) -> Rows:
+    result = caller.changing("ducklake_flush_inlined_data").flush_inlined_data(**_scope(given))
+    return [(*_names(one.table), one.rows - one.ended_rows) for one in result.tables if one.snapshot is not None]
+
+
+def _merge(caller: Caller, given: Arguments) -> Rows:
+    options = {name: given[name] for name in ("max_compacted_files", "min_file_size", "max_file_size") if name in given}
+    result = caller.changing("ducklake_merge_adjacent_files").merge_adjacent_files(**_scope(given), **options)
+    return [(*_names(one.table), one.files_merged, one.files_created) for one in result.tables if one.files_created]
+
+
+def _rewrite(caller: Caller, given: Arguments) -> Rows:
+    options = {"delete_threshold": given["delete_threshold"]} if "delete_threshold" in given else {}
+    result = caller.changing("ducklake_rewrite_data_files").rewrite_data_files(**_scope(given), **options)
+    return [(*_names(one.table), one.files_rewritten, one.files_created) for one in result.tables if one.files_rewritten]
+
+
+def _scope(given: Arguments) -> dict[str, str]:
+    schema, table = given.get("schema", given.get("schema_name")), given.get("table_name")
+    if table is None:
+        return {} if schema is None else {"schema": schema}
+    return {"table": join_name(schema or DEFAULT_SCHEMA, table)}
+
+
+def _names(table: str) -> tuple[str, str]:
+    return split_name(table)
+
+
+def _expire(caller: Caller, given: Arguments) -> Rows:
+    operations = caller.changing("ducklake_expire_snapshots")
+    with caller.lake.reader() as reader:
+        known = {one.id: one for one in reader.snapshots()}
+    expired = operations.expire_snapshots(**given).snapshot_ids
+    return [_snapshot_row(known[one]) for one in expired if one in known]
+
+
+def _cleanup(caller: Caller, given: Arguments) -> Rows:
+    return [(one.path,) for one in caller.changing("ducklake_cleanup_old_files").cleanup_old_files(**given).files]
+
+
+def _orphans(caller: Caller, given: Arguments) -> Rows:
+    return [(one.path,) for one in caller.changing("ducklake_delete_orphaned_files").delete_orphaned_files(**given).files]
+
+
+def _checkpoint(caller: Caller, _: Arguments) -> Rows:
+    caller.changing("CHECKPOINT").checkpoint()
+    return ()
+
+
+def _add_files(caller: Caller, given: Arguments) -> Rows:
+    operations = caller.changing("ducklake_add_data_files")
+    if not caller.files:
+        raise UnsupportedFeatureError("SQL cannot read files: pass files=True for ducklake_add_data_files, or call lake.add_data_files")
+    options = {name: given[name] for name in ("hive_partitioning", "ignore_extra_columns", "allow_missing") if name in given}
+    operations.add_data_files(join_name(given.get("schema") or DEFAULT_SCHEMA, given["table_name"]), given["files"], **options)
+    return ()
+
+
+def _feed(kind: FeedKind) -> Function:
+    return Function(feed=kind, positional=("schema", "table_name", "start_snapshot", "end_snapshot"), required=4)
+
+
+_PAIRS = "schema_name VARCHAR, table_name VARCHAR, "
+_COMPACTED = _PAIRS + "files_processed BIGINT, files_created BIGINT"
+_AGES = ("dry_run", "cleanup_all", "older_than", "min_age")
+FUNCTIONS: Mapping[str, Function] = {
+    "ducklake_snapshots": Function(columns=_SNAPSHOT_COLUMNS, rows=_snapshots),
+    "ducklake_current_snapshot": Function(columns="id UBIGINT", rows=_current),
+    "ducklake_last_committed_snapshot": Function(columns="id UBIGINT", rows=_current),
+    "ducklake_settings": Function(columns="catalog_type VARCHAR, extension_version VARCHAR, data_path VARCHAR", rows=_settings),
+    "ducklake_table_info": Function(
+        columns="table_name VARCHAR, schema_id BIGINT, table_id BIGINT, table_uuid UUID, file_count BIGINT, file_size_bytes BIGINT, "
+        "delete_file_count BIGINT, delete_file_size_bytes BIGINT",
+        rows=_table_info,
+    ),
+    "ducklake_options": Function(
+        columns="option_name VARCHAR, description VARCHAR, value VARCHAR, scope VARCHAR, scope_entry VARCHAR", rows=_options
+    ),
+    "ducklake_list_files": Function(
+        columns=_FILE_COLUMNS,
+        rows=_list_files,
+        positional=("table_name",),
+        required=1,
+        named=("schema", "snapshot_version", "snapshot_time"),
+    ),
+    "ducklake_table_changes": _feed("changes"),
+    "ducklake_table_insertions": _feed("insertions"),
+    "ducklake_table_deletions": _feed("deletions"),
+    "ducklake_set_option": Function(
+        columns="Success BOOLEAN", rows=_set_option, positional=("option", "value"), required=2, named=("schema", "table_name")
+    ),
+    "ducklake_flush_inlined_data": Function(columns=_PAIRS + "rows_flushed HUGEINT", rows=_flush, named=("schema_name", "table_name")),
+    "ducklake_merge_adjacent_files": Function(
+        columns=_COMPACTED,
+        rows=_merge,
+        positional=("table_name",),
+        named=("schema", "max_compacted_files", "min_file_size", "max_file_size"),
+    ),
+    "ducklake_rewrite_data_files": Function(
+        columns=_COMPACTED, rows=_rewrite, positional=("table_name",), named=("schema", "delete_threshold")
+    ),
+    "ducklake_expire_snapshots": Function(columns=_SNAPSHOT_COLUMNS, rows=_expire, named=("dry_run", "versions", "older_than", "min_age")),
+    "ducklake_cleanup_old_files": Function(columns="path VARCHAR", rows=_cleanup, named=_AGES),
+    "ducklake_delete_orphaned_files": Function(columns="path VARCHAR", rows=_orphans, named=_AGES),
+    "ducklake_checkpoint": Function(columns="Success BOOLEAN", rows=_checkpoint),
+    "ducklake_add_data_files": Function(
+        columns="filename VARCHAR",
+        rows=_add_files,
+        positional=("table_name", "files"),
+        required=2,
+        named=("schema", "hive_partitioning", "ignore_extra_columns", "allow_missing"),
+    ),
+}
+"""The functions, by the names that they have in DuckDB. ``lake.name(...)`` calls ``ducklake_name('lake', ...)``."""

@@ -1,0 +1,190 @@
+"""Functions of DuckLake, variables, the name of the lake, EXPLAIN and files in SQL, compared with DuckDB."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from ducklake_core import DuckLake
+from ducklake_core.errors import NotFoundError, UnsupportedFeatureError, UsageError
+from ducklake_core.sql.query import Query
+from tests.support.oracle import Oracle, attached, sqlite_lake
+
+
+@pytest.fixture(scope="module")
+def lake_and_duckdb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[DuckLake, Oracle]]:
+    """A lake that tests share: no test changes it."""
+    address = sqlite_lake(tmp_path_factory.mktemp("functions"))
+    lake = DuckLake.create(address.url, data_path=address.data_path)
+    for start in (0, 100):
+        lake.write("t", pa.table({"a": range(start, start + 50), "b": ["x", "y"] * 25}), inline=False)
+    lake.sql("CREATE SCHEMA s")
+    lake.sql("CREATE TABLE lake.s.u (k INTEGER, n STRUCT(t INTEGER))")
+    lake.sql("INSERT INTO lake.s.u VALUES (1, {'t': 3})", author="me", message="one row")
+    lake.sql("UPDATE t SET a = a + 1000 WHERE a < 3")
+    lake.sql("CREATE VIEW v AS SELECT count(*) AS n FROM t")
+    lake.sql("DELETE FROM t WHERE a >= 100")
+    lake.sql("CALL ducklake_set_option('lake', 'target_file_size', '1MB', table_name => 't')")
+    with attached(address) as duckdb:
+        yield lake, duckdb
+    lake.close()
+
+
+def rows(lake: DuckLake, sql: str, **options: object) -> list[tuple[object, ...]]:
+    found = lake.sql(sql, **options)  # type: ignore[arg-type]
+    assert isinstance(found, Query)
+    return [tuple(row.values()) for row in found.to_arrow().to_pylist()]
+
+
+SAME = (
+    "SELECT column_name, column_type FROM (DESCRIBE FROM lake.snapshots())",
+    "SELECT column_name, column_type FROM (DESCRIBE FROM ducklake_table_info('lake'))",
+    "SELECT column_name, column_type FROM (DESCRIBE FROM ducklake_list_files('lake', 't'))",
+    "SELECT column_name, column_type FROM (DESCRIBE FROM lake.options())",
+    "SELECT column_name, column_type FROM (DESCRIBE FROM lake.settings())",
+    "SELECT column_name, column_type FROM (DESCRIBE FROM ducklake_current_snapshot('lake'))",
+    "SELECT column_name, column_type FROM (DESCRIBE FROM lake.table_changes('t', 0, 3))",
+    "SELECT column_name, column_type FROM (DESCRIBE FROM ducklake_table_insertions('lake', 'main', 't', 0, 3))",
+    "SELECT snapshot_id, schema_version, changes::VARCHAR, author, commit_message FROM ducklake_snapshots('lake') ORDER BY 1",
+    "SELECT s.snapshot_id FROM lake.snapshots() AS s WHERE s.changes['inlined_insert'] IS NOT NULL ORDER BY 1",
+    "SELECT table_name, schema_id, table_id, table_uuid::VARCHAR, file_count, file_size_bytes FROM lake.table_info() ORDER BY 1",
+    "SELECT data_file, data_file_size_bytes, data_file_footer_size FROM ducklake_list_files('lake', 't', snapshot_version => 2) ORDER BY 1",
+    "SELECT count(*) FROM ducklake_list_files('lake', 'u', schema => 's')",
+    "SELECT option_name, value, scope, scope_entry FROM ducklake_options('lake') ORDER BY ALL",
+    "SELECT data_path FROM ducklake_settings('lake')",
+    "SELECT id FROM lake.current_snapshot()",
+    "FROM lake.table_changes('t', 6, 6) ORDER BY ALL",
+    "FROM ducklake_table_changes('lake', 's', 'u', 0, 5) ORDER BY ALL",
+    "SELECT a FROM ducklake_table_insertions('lake', 'main', 't', 6, 8) ORDER BY a",
+    "SELECT a FROM lake.table_deletions('t', 8, 8) ORDER BY 1 LIMIT 3",
+    "SELECT count(*) FROM lake.table_changes('t', now() - INTERVAL 1 DAY, now()::TIMESTAMPTZ)",
+    "FROM v AT (VERSION => 7)",
+    "SELECT n + 1 AS more FROM lake.main.v AT (VERSION => 8)",
+    "SELECT * FROM lake.s.u",
+    "SELECT lake.s.u.k, u.n.t FROM lake.s.u, lake.t LIMIT 1",
+    "SELECT lake.a FROM t AS lake ORDER BY 1 LIMIT 1",
+    "SELECT rowid, * FROM t ORDER BY ALL LIMIT 3",
+    "SELECT t.rowid, t.*, u.k FROM t, lake.s.u AS u ORDER BY ALL LIMIT 3",
+    "SELECT *, snapshot_id FROM t WHERE rowid < 3 ORDER BY ALL",
+    "SELECT * FROM (SELECT rowid, * FROM t) ORDER BY ALL LIMIT 3",
+    "SUMMARIZE SELECT b FROM t",
+)
+
+
+@pytest.mark.parametrize("query", SAME)
+def test_rows_are_those_of_duckdb(lake_and_duckdb: tuple[DuckLake, Oracle], query: str) -> None:
+    lake, duckdb = lake_and_duckdb
+    assert rows(lake, query) == duckdb.rows(query)
+
+
+REJECTED = {
+    "FROM ducklake_snapshots('other')": (UsageError, "the first argument of ducklake_snapshots must be 'lake'"),
+    "FROM lake.table_changes('t', 1)": (UsageError, "table_changes needs the argument end_snapshot"),
+    "FROM lake.snapshots(1)": (UsageError, "snapshots does not take 1 arguments"),
+    "CALL ducklake_set_option('lake', 'target_file_size', '1', nope => 1)": (UsageError, "does not take nope"),
+    "FROM ducklake_list_files('lake', 'nope')": (NotFoundError, "nope"),
+    "CALL nope()": (UnsupportedFeatureError, "CALL nope is not supported"),
+    "CREATE VIEW w AS FROM lake.snapshots()": (UnsupportedFeatureError, "a view or macro cannot call snapshots"),
+    "CREATE VIEW w AS SELECT nope FROM t": (UsageError, "nope"),
+    "CREATE VIEW w AS SELECT a FROM nope": (NotFoundError, "nope"),
+    "SELECT nope FROM t": (UsageError, "nope"),
+    "SELECT sum(": (UsageError, "Parser Error"),
+    "EXPLAIN ANALYZE SELECT 1": (UnsupportedFeatureError, "EXPLAIN query"),
+    "EXPLAIN DELETE FROM t": (UnsupportedFeatureError, "EXPLAIN query"),
+    "SELECT * FROM read_csv('/etc/hosts')": (UsageError, "disabled"),
+    "COPY t TO '/tmp/rows.csv'": (UnsupportedFeatureError, "files=True"),
+    "CALL ducklake_add_data_files('lake', 't', 'x.parquet')": (UnsupportedFeatureError, "files=True"),
+    "CREATE TABLE e (m ENUM ('a', 'b'))": (UnsupportedFeatureError, "enum"),
+    "DROP TABLE IF EXISTS v": (UsageError, "is a view"),
+    "COMMENT ON VIEW t IS 'x'": (UsageError, "is a table"),
+}
+
+
+@pytest.mark.parametrize("statement", REJECTED)
+def test_errors_appear_when_the_statement_is_created(lake_and_duckdb: tuple[DuckLake, Oracle], statement: str) -> None:
+    kind, message = REJECTED[statement]
+    lake, _ = lake_and_duckdb
+    newest = lake.snapshot().id
+    with pytest.raises(kind, match=message):
+        lake.sql(statement)
+    assert lake.snapshot().id == newest
+
+
+def test_variables_are_constants_of_later_statements(lake_and_duckdb: tuple[DuckLake, Oracle]) -> None:
+    lake, _ = lake_and_duckdb
+    lake.sql("SET VARIABLE first = (SELECT min(snapshot_id) + 1 FROM lake.snapshots())")
+    lake.sql("SET VARIABLE names = ['it''s', NULL]")
+    assert rows(lake, "SELECT count(*) FROM t AT (VERSION => getvariable('first'))") == [(50,)]
+    assert rows(lake, "SELECT getvariable('NAMES')[1], getvariable('none') IS NULL") == [("it's", True)]
+    lake.sql("RESET VARIABLE first")
+    assert rows(lake, "SELECT getvariable('first')") == [(None,)]
+    with pytest.raises(UsageError, match="Write SET VARIABLE name = value"):
+        lake.sql("SET VARIABLE first")
+
+
+def test_explain_shows_which_files_are_skipped(lake_and_duckdb: tuple[DuckLake, Oracle]) -> None:
+    lake, _ = lake_and_duckdb
+    plan = str(
+        lake.sql(
+            "EXPLAIN SELECT b, count(*) FROM t JOIN range(9) AS r(k) ON t.a = r.k WHERE a BETWEEN 20 AND 30 AND b = 'x' GROUP BY b", at=2
+        )
+    )
+    assert 'SCAN main.t (Projections: "a", "b"' in plan
+    assert "read:     1 of 2 files" in plan
+    assert "statistics: a is 100 to 149" in plan
+
+
+def test_results_show_their_first_rows(lake_and_duckdb: tuple[DuckLake, Oracle], capsys: pytest.CaptureFixture[str]) -> None:
+    lake, _ = lake_and_duckdb
+    query = lake.sql("SELECT a, upper(b) AS b FROM t WHERE a BETWEEN 3 AND 4 ORDER BY a")
+    assert isinstance(query, Query)
+    assert repr(query).splitlines() == ["     a  b", "BIGINT  VARCHAR", "------  -------", "     3  Y", "     4  X", "2 rows"]
+    query.show()
+    assert capsys.readouterr().out == repr(query) + "\n"
+    assert "<th>b<br><small>VARCHAR</small></th>" in query._repr_html_()
+    assert "<td>4</td><td>X</td>" in query._repr_html_()
+    assert repr(lake.sql("FROM t")).endswith("first 20 rows")
+    assert repr(lake.sql("SELECT error('no') FROM t")).startswith("<Query at snapshot")
+    with lake.transaction() as tx:
+        staged = tx.sql("SELECT id FROM lake.current_snapshot()")
+        assert staged is not None
+        assert "<small>UBIGINT</small>" in staged._repr_html_()  # type: ignore[attr-defined]
+
+
+def test_calls_maintain_the_lake(tmp_path: Path) -> None:
+    lake = DuckLake.create(f"sqlite:///{tmp_path}/lake.sqlite", data_path=f"{tmp_path}/files/")
+    for key in range(3):
+        lake.write("t", pa.table({"k": [key]}), inline=key == 0)
+    assert rows(lake, "CALL ducklake_flush_inlined_data('lake', table_name => 't')") == [("main", "t", 1)]
+    assert rows(lake, "CALL lake.merge_adjacent_files()") == [("main", "t", 3, 1)]
+    lake.sql("DELETE FROM t WHERE k = 1")
+    assert rows(lake, "CALL ducklake_rewrite_data_files('lake', 't', delete_threshold => 0)") == [("main", "t", 1, 1)]
+    expired = rows(lake, "SELECT snapshot_id FROM ducklake_expire_snapshots('lake', versions => [1, 2], min_age => '0 seconds')")
+    assert expired == [(1,), (2,)]
+    assert len(rows(lake, "CALL ducklake_cleanup_old_files('lake', cleanup_all => true, min_age => '0 seconds')")) > 0
+    assert rows(lake, "CALL ducklake_delete_orphaned_files('lake', dry_run => true, older_than => now() - INTERVAL 2 HOUR)") == []
+    assert rows(lake, "CHECKPOINT lake") == []
+    with lake.transaction() as tx, pytest.raises(UnsupportedFeatureError, match="ducklake_merge_adjacent_files commits by itself"):
+        tx.sql("CALL lake.merge_adjacent_files()")
+    lake.close()
+
+
+def test_files_are_read_and_written_on_request(tmp_path: Path) -> None:
+    lake = DuckLake.create(f"sqlite:///{tmp_path}/lake.sqlite", data_path=f"{tmp_path}/files/")
+    lake.sql("CREATE TABLE t (k INTEGER, s VARCHAR)")
+    lake.sql("INSERT INTO lake.t VALUES (1, 'a'), (2, NULL)")
+    lake.sql(f"COPY (SELECT s, k FROM t) TO '{tmp_path}/rows.csv' (HEADER, DELIMITER ';')", files=True)
+    lake.sql(f"COPY lake.t TO '{tmp_path}/rows.parquet'", files=True)
+    assert (tmp_path / "rows.csv").read_text() == "s;k\na;1\n;2\n"
+    lake.sql(f"INSERT INTO t BY NAME SELECT * FROM read_csv('{tmp_path}/rows.csv')", files=True)
+    with lake.transaction() as tx:
+        tx.sql(f"INSERT INTO t FROM read_parquet('{tmp_path}/rows.parquet')", files=True)
+    assert rows(lake, "SELECT k, count(*) FROM t GROUP BY k ORDER BY k") == [(1, 3), (2, 3)]
+    lake.sql(f"CALL ducklake_add_data_files('lake', 't', '{tmp_path}/rows.parquet')", files=True)
+    assert rows(lake, "SELECT count(*) FROM t") == [(8,)]
+    with pytest.raises(UsageError, match="rows"):
+        lake.sql(f"SELECT * FROM read_json('{tmp_path}/rows.json')", files=True)
+    lake.close()
