@@ -8,7 +8,7 @@ are ever written; readers keep what they do not know as :attr:`Changes.unknown` 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, fields
 from functools import lru_cache
 
@@ -69,10 +69,13 @@ class Changes:
         """The ids of all schemas, tables, views and macros that existed before and were changed or dropped."""
         return frozenset(value for kind in _KINDS for value in getattr(self, kind) if isinstance(value, int))
 
-    def listing(self) -> dict[str, list[str]]:
+    def listing(self, words: Collection[str] = ()) -> dict[str, list[str]]:
         """Return the same as strings by the keys of DuckDB's ``snapshots()`` function, kinds without entries left out.
 
-        Names that are not plain are quoted; DuckDB also quotes those that are words of its SQL.
+        Names that are not plain are quoted.
+
+        Args:
+            words: Words to quote too; DuckDB quotes the words of its SQL. Default: none.
 
         >>> Changes(created_table=(QualifiedName(schema="main", name="t"),), inline_flush=(4,)).listing()
         {'tables_created': ['main.t'], 'flushed_inlined': ['4']}
@@ -81,7 +84,7 @@ class Changes:
         for kind, key in _LISTED_AS.items():
             values = getattr(self, kind)
             if values:
-                found[key] = [_plain_name(value) if isinstance(value, QualifiedName) else _shown(kind, value) for value in values]
+                found[key] = [_plain_name(value, words) if isinstance(value, QualifiedName) else _shown(kind, value) for value in values]
         return found
 
 
@@ -199,9 +202,12 @@ def _shown(kind: str, value: object) -> str:
     return parts[0] if len(parts) == 1 else str(value)
 
 
-def _plain_name(name: QualifiedName) -> str:
-    schemas = (part if _PLAIN.fullmatch(part.lower()) else quoted_path((part,)) for part in split_path(name.schema))
-    return ".".join((*schemas, name.name if _PLAIN.fullmatch(name.name) else quoted_path((name.name,))))
+def _plain_name(name: QualifiedName, words: Collection[str]) -> str:
+    def shown(part: str) -> str:
+        return part if _PLAIN.fullmatch(part.lower()) and part.lower() not in words else quoted_path((part,))
+
+    is_plain = _PLAIN.fullmatch(name.name) and name.name not in words
+    return ".".join((*map(shown, split_path(name.schema)), name.name if is_plain else quoted_path((name.name,))))
 
 
 def _quoted_name(name: QualifiedName) -> str:

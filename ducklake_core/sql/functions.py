@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from uuid import UUID
 
@@ -21,8 +22,8 @@ from ducklake_core.catalog.reading.options import scoped_options
 from ducklake_core.engines.arrow.merge import source_ids
 from ducklake_core.engines.duckdb.query import write_file
 from ducklake_core.engines.duckdb.relations import TableSource
-from ducklake_core.engines.duckdb.syntax import argument_value, constant_text
-from ducklake_core.errors import UnsupportedFeatureError, UsageError
+from ducklake_core.engines.duckdb.syntax import argument_value, constant_text, words_of_sql
+from ducklake_core.errors import NotFoundError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.types.data_types import Field
 from ducklake_core.format.types.names import DEFAULT_SCHEMA, folded, join_name, quoted_path, split_name, split_path
 from ducklake_core.format.types.schema import Schema, to_arrow_schema
@@ -44,10 +45,13 @@ if TYPE_CHECKING:
 
 LAKE = "lake"
 """Name of the lake in SQL, as a catalog of DuckDB."""
+CATALOG_TABLES = "__ducklake_metadata_lake"
+"""Name of the catalog's own tables in SQL, as DuckDB calls them for a lake that is attached as ``lake``."""
+_CATALOG_TYPES: Mapping[type, str] = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", datetime: "TIMESTAMPTZ"}
 _CALLS = "__ducklake_calls"
 _NAMED = re.compile(r"\s*(\w+)\s*(?:=>|:=)\s*(.*)", re.DOTALL)
 _COMMANDS = ("CALL", "SET", "RESET", "EXPLAIN", "DESCRIBE", "DESC", "SHOW", "SUMMARIZE")
-_WORDS = ("getvariable", "variable", "ducklake_", "call", "checkpoint", LAKE)
+_WORDS = ("variable", "ducklake_", "call", "checkpoint", "snapshot", "table_", "options", "settings", "list_files", LAKE)
 """A text without any of them has nothing to replace."""
 
 Arguments: TypeAlias = "dict[str, Any]"
@@ -311,20 +315,31 @@ def _is_call(tokens: Sequence[Any], run: Run) -> bool:
     if run.end >= len(tokens) or tokens[run.end].token_type != TokenType.L_PAREN:
         return False
     *owner, name = map(folded, run.parts)
-    return name in FUNCTIONS if not owner else owner[0] == LAKE and f"ducklake_{name}" in FUNCTIONS
+    if name in FUNCTIONS and not owner:
+        return True
+    # The lake is the database in use, so that ``FROM snapshots()`` needs no name before it.
+    is_known = owner[:1] == [LAKE] or (not owner and (run.start == 0 or is_before_table(tokens, run.start)))
+    return is_known and f"ducklake_{name}" in FUNCTIONS
 
 
 def _without_calls(sql: str, caller: Caller) -> tuple[str, tuple[TableSource, ...]]:
     tokens = tokens_of(sql)
     found: list[TableSource] = []
     pieces, done = [], 0
-    calls = [one for one in name_runs(tokens) if _is_call(tokens, one)]
+    runs = list(name_runs(tokens))
+    calls = [one for one in runs if _is_call(tokens, one)]
     if calls and keyword(tokens[0]) == "CREATE" and {"VIEW", "MACRO", "FUNCTION"} & {keyword(token) for token in tokens[1:4]}:
         raise UnsupportedFeatureError(f"a view or macro cannot call {calls[0].parts[-1]}: call it in a query")
-    for one in calls:
-        end = bracketed(tokens, one.end)
+    for one in runs:
         key = f"f{len(found)}"
-        found.append(_source(key, one, comma_separated(sql, tokens[one.end + 1 : end - 1]), caller))
+        if one in calls:
+            end = bracketed(tokens, one.end)
+            found.append(_source(key, one, comma_separated(sql, tokens[one.end + 1 : end - 1]), caller))
+        elif len(one.parts) == 2 and folded(one.parts[0]) == CATALOG_TABLES:
+            end = one.end
+            found.append(_catalog_source(key, folded(one.parts[1]), caller))
+        else:
+            continue
         alias = "" if has_alias(tokens, end) else f" AS {quoted_path(one.parts[-1:])}"
         pieces += [sql[done : tokens[one.start].start], quoted_path((_CALLS, key)), alias]
         done = tokens[end - 1].end + 1
@@ -333,16 +348,40 @@ def _without_calls(sql: str, caller: Caller) -> tuple[str, tuple[TableSource, ..
 
 def _source(key: str, run: Run, given: Sequence[str], caller: Caller) -> TableSource:
     *owner, name = run.parts
-    full = folded(name) if not owner else f"ducklake_{folded(name)}"
-    function = FUNCTIONS[full]
-    arguments = _arguments(name, function, given, is_method=bool(owner))
+    is_method = folded(name) not in FUNCTIONS
+    function = FUNCTIONS[f"ducklake_{folded(name)}" if is_method else folded(name)]
+    arguments = _arguments(name, function, given, is_method=is_method)
     if len(owner) > 1:
         arguments.setdefault("schema", owner[1])
     if function.feed is not None:
         return _feed_source(key, function.feed, arguments, caller)
-    columns = source_ids(_schema(function.columns))
+    return _rows_source(key, _schema(function.columns), list(function.rows(caller, arguments)))
+
+
+def _catalog_source(key: str, name: str, caller: Caller) -> TableSource:
+    """Return a table of the catalog itself. Encryption keys stay there: they open the files of everybody who reads the result."""
+    with caller.lake.reader() as reader:
+        table = reader.catalog.get(name.removeprefix("ducklake_"))
+        if table is None:
+            raise NotFoundError(f"the catalog has no table {name}", table=name)
+        rows = [tuple(map(_catalog_value, row)) for row in reader.connection.execute(table.select()).all()]
+    fields = []
+    for place, column in enumerate(table.c):
+        # Columns of times and flags have different types in each database; their values do not.
+        found = next((type(row[place]) for row in rows if row[place] is not None), column.type.python_type)
+        fields.append(Field(name=column.name, type=data_type_of(_CATALOG_TYPES.get(found, "VARCHAR"))))
+    hidden = [field.name == "encryption_key" for field in fields]
+    shown = [tuple(None if is_hidden else value for value, is_hidden in zip(row, hidden, strict=True)) for row in rows]
+    return _rows_source(key, Schema(columns=tuple(fields)), shown)
+
+
+def _catalog_value(value: object) -> object:
+    return value if value is None or isinstance(value, (*_CATALOG_TYPES, str)) else str(value)
+
+
+def _rows_source(key: str, columns: Schema, rows: Sequence[tuple[object, ...]]) -> TableSource:
+    columns = source_ids(columns)
     schema = to_arrow_schema(columns, physical=False)
-    rows = list(function.rows(caller, arguments))
     values = list(zip(*rows, strict=True)) or [()] * len(schema)
     data = pa.Table.from_arrays([pa.array(one, column.type) for one, column in zip(values, schema, strict=True)], schema=schema)
     return TableSource(
@@ -398,7 +437,7 @@ def _snapshots(caller: Caller, _: Arguments) -> Rows:
 
 
 def _snapshot_row(one: Snapshot) -> tuple[object, ...]:
-    changes = list(one.change_set.listing().items())
+    changes = list(one.change_set.listing(words_of_sql()).items())
     return (one.id, one.time, one.schema_version, changes, one.author, one.message, one.extra_info)
 
 

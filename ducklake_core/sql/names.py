@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ducklake_core.format.expressions.predicates import Predicate
     from ducklake_core.format.state import TableState
     from ducklake_core.format.types.schema import Schema
+    from ducklake_core.planning.explanation import Explanation
     from ducklake_core.staging.context import LakeContext
 
 
@@ -248,8 +249,8 @@ def reading(scan: ScanTable) -> ReadRows:
     return lambda columns, where: scan(columns, where).to_reader()
 
 
-def explaining(scan: ScanTable, schema: Schema) -> Callable[[Sequence[str]], str]:
-    """Return the function that describes the files of a table that a scan under some conditions reads and skips."""
+def explaining(scan: ScanTable, schema: Schema) -> Callable[[Sequence[str]], Explanation]:
+    """Return the function that finds the files of a table that a scan under some conditions reads and skips."""
 
     def is_condition(text: str) -> bool:
         try:
@@ -259,9 +260,9 @@ def explaining(scan: ScanTable, schema: Schema) -> Callable[[Sequence[str]], str
             return False
         return True
 
-    def explain(filters: Sequence[str]) -> str:
+    def explain(filters: Sequence[str]) -> Explanation:
         usable = [f"({text})" for text in filters if is_condition(text)]
-        return str(scan(schema.names, " AND ".join(usable) or None).explain())
+        return scan(schema.names, " AND ".join(usable) or None).explain()
 
     return explain
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from html import escape
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
@@ -20,7 +21,7 @@ from ducklake_core.errors import DuckLakeError, NotFoundError, SchemaError, Unsu
 from ducklake_core.format.types.data_types import NULL, Field
 from ducklake_core.format.types.names import DEFAULT_SCHEMA, folded, quoted_path, schemas_meant, split_path
 from ducklake_core.format.types.schema import Schema, from_arrow_schema
-from ducklake_core.format.types.text import shown
+from ducklake_core.format.types.text import counted, shown
 from ducklake_core.format.types.type_parser import data_type_of
 from ducklake_core.format.values.temporal import checked_zone, in_zone, is_named, session_zone
 from ducklake_core.planning.plan import FILE_INDEX, VIRTUAL_SCHEMA
@@ -298,19 +299,34 @@ def check_in_process(lake: LakeContext, names: Names, sql: str, *, files: bool =
 
 
 def explained_in_process(lake: LakeContext, names: Names, sql: str, *, files: bool = False) -> pa.Table:
-    """Return the plan of a query that EXPLAIN stands before, with the files that are read; the columns are those of DuckDB's EXPLAIN."""
-    plan = _in_process(lake, names, _explained_query(sql), lambda text, found: explained(text, found, files=files))
-    return pa.table({"explain_key": ["physical_plan"], "explain_value": [plan]})
+    """Return the plan of a query that EXPLAIN stands before, with the files that are read; the columns are those of DuckDB's EXPLAIN.
+
+    EXPLAIN ANALYZE runs the query too, and adds the number of its rows and the time that it takes.
+    """
+    query = _explained_query(sql)
+    plan = _in_process(lake, names, query, lambda text, found: explained(text, found, files=files))
+    if not _is_analyze(sql):
+        return pa.table({"explain_key": ["physical_plan"], "explain_value": [plan]})
+    began = perf_counter()
+    count = sum(batch.num_rows for batch in rows_in_process(lake, names, query, files=files))
+    plan = f"{counted(count, 'row')} in {perf_counter() - began:.3f} s\n{plan}"
+    return pa.table({"explain_key": ["analyzed_plan"], "explain_value": [plan]})
 
 
 def _is_explain(sql: str) -> bool:
     return command(sql)[0] == "EXPLAIN"
 
 
+def _is_analyze(sql: str) -> bool:
+    return command(command(sql)[1])[0] == "ANALYZE"
+
+
 def _explained_query(sql: str) -> str:
     _, text = command(sql)
-    if text.startswith("(") or command(text)[0] == "ANALYZE" or not is_query(text):
-        raise UnsupportedFeatureError("EXPLAIN is only supported as EXPLAIN query, without options and ANALYZE")
+    if text and _is_analyze(sql):
+        _, text = command(text)
+    if not text or text.startswith("(") or not is_query(text):
+        raise UnsupportedFeatureError("EXPLAIN is only supported as EXPLAIN [ANALYZE] query, without options")
     return text
 
 
@@ -334,7 +350,7 @@ def _in_process(lake: LakeContext, names: Names, sql: str, work: Callable[[str, 
         return work(text, extended)
 
 
-def _without_stars(sql: str, hidden: Sequence[str], tables: Collection[str]) -> tuple[str, str]:
+def _without_stars(sql: str, hidden: Sequence[str], tables: set[str]) -> tuple[str, str]:
     """Return a query with a constant for each ``*`` that shows columns of tables, and with a ``*`` that does not show the hidden ones.
 
     >>> _without_stars("SELECT rowid, * FROM t", ["rowid"], {"t"})

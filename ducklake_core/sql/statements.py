@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from sqlglot import TokenType, exp
 
 from ducklake_core.errors import UsageError
@@ -25,7 +26,7 @@ from ducklake_core.sql.parts import (
     table_name,
     text_between,
 )
-from ducklake_core.sql.time_travel import keyword
+from ducklake_core.sql.time_travel import keyword, main_word, tokens_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,8 +46,6 @@ class Statement:
     def __init__(
         self, tx: StatementTarget, queries: StagedQueries, sql: str, spark: SparkSession | None, change_computed: ChangeComputed
     ) -> None:
-        from ducklake_core.sql.time_travel import main_word, tokens_of
-
         tokens = tokens_of(sql)
         self._tx = tx
         self._change_computed = change_computed
@@ -54,6 +53,7 @@ class Statement:
         self._sql = sql[: tokens[-1].end + 1]
         self._tokens = tokens[main_word(tokens) :]
         self._spark = spark
+        self._sort_keys: list[str] = []
 
     def carry_out(self) -> None:
         """Run the statement."""
@@ -78,6 +78,8 @@ class Statement:
         elif words[0] in ("UPDATE", "DELETE", "MERGE"):
             change_rows(self._tx, self._queries, self._sql, self._spark, self._change_computed)
         elif words[0] in ("TRUNCATE", "CREATE"):
+            self._sql, self._sort_keys = without_sort_keys(self._sql, self._tokens)
+            self._tokens = tokens_of(self._sql)[main_word(self._tokens) :] if self._sort_keys else self._tokens
             text, has_data = without_data_clause(self._sql, self._tokens)
             self._parsed(parse_statement(text), has_data=has_data)
         else:
@@ -155,7 +157,7 @@ class Statement:
             case exp.Create(kind="TABLE") if node.expression is not None:
                 self._create_as(node, has_data=has_data)
             case exp.Create():
-                create(self._tx, self._queries, self._sql, self._tokens, node)
+                create(self._tx, self._queries, self._sql, self._tokens, node, self._sort_keys)
             case _:
                 reject(" ".join(token.text for token in self._tokens[:6]))
 
@@ -189,10 +191,22 @@ class Statement:
         target = None if columns is None else [(column.name, column) for column in columns]
         rows = self._queries.rows_of(query, target, spark=self._spark)
         keys = partition_keys(self._sql, self._tokens, node)
-        self._tx.create_table_as(name, rows, schema=columns, partition_by=keys, or_replace=bool(node.args.get("replace")))
+        or_replace = bool(node.args.get("replace"))
+        if not self._sort_keys:
+            self._tx.create_table_as(name, rows, schema=columns, partition_by=keys, or_replace=or_replace)
+            return
+        if columns is None:
+            reject("SORTED BY in CREATE TABLE AS with spark", "leave spark out")
+        # The rows may come from the table that this one replaces.
+        held = pa.Table.from_batches(rows, schema=rows.schema) if isinstance(rows, pa.RecordBatchReader) else rows
+        self._tx.create_table(name, columns, partition_by=keys, or_replace=or_replace)
+        self._tx.set_sorted_by(name, self._sort_keys)
+        self._tx.append(name, held)
 
 
-def create(tx: StatementTarget, queries: StagedQueries, sql: str, tokens: Sequence[Any], node: exp.Create) -> None:
+def create(
+    tx: StatementTarget, queries: StagedQueries, sql: str, tokens: Sequence[Any], node: exp.Create, sort_keys: Sequence[str] = ()
+) -> None:
     """Run CREATE SCHEMA, VIEW, or TABLE without a query."""
     or_replace, if_not_exists = bool(node.args.get("replace")), bool(node.args.get("exists"))
     match node.kind:
@@ -211,7 +225,11 @@ def create(tx: StatementTarget, queries: StagedQueries, sql: str, tokens: Sequen
                 reject("CREATE TABLE without columns")
             schema = Schema(columns=tuple(column_of(one) for one in node.this.expressions))
             name, keys = table_name(node.this), partition_keys(sql, tokens, node)
+            if if_not_exists and queries.has(name):
+                sort_keys = ()
             tx.create_table(name, schema, partition_by=keys, or_replace=or_replace, if_not_exists=if_not_exists)
+            if sort_keys:
+                tx.set_sorted_by(name, sort_keys)
         case kind:
             reject(f"CREATE {kind}")
 
@@ -280,6 +298,19 @@ def _definition_end(tokens: Sequence[Any], start: int) -> int:
             if closed < len(tokens) and keyword(tokens[closed]) == "AS":
                 return place
     return len(tokens)
+
+
+def without_sort_keys(sql: str, tokens: Sequence[Any]) -> tuple[str, list[str]]:
+    """Return CREATE TABLE without SORTED BY, and the keys of the clause."""
+    for place in outside_brackets(tokens, 1):
+        words = " ".join(keyword(token) for token in tokens[place : place + 2]).split()
+        if words[:1] == ["AS"]:
+            break
+        if words[:2] == ["SORTED", "BY"]:
+            opened = next(at for at in range(place, len(tokens) + 1) if at == len(tokens) or tokens[at].token_type == TokenType.L_PAREN)
+            end = bracketed(tokens, opened)
+            return sql[: tokens[place].start] + sql[tokens[end - 1].end + 1 :], _keys(sql, tokens, place)
+    return sql, []
 
 
 def without_data_clause(sql: str, tokens: Sequence[Any]) -> tuple[str, bool]:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from ducklake_core.format.types.data_types import Field
     from ducklake_core.format.types.schema import Schema
+    from ducklake_core.planning.explanation import Explanation
 
 
 _CATALOG = "memory"
@@ -234,30 +235,29 @@ def explained(sql: str, sources: Sources, *, files: bool = False) -> str:
     """
     rows = _over_empty_tables(sql, sources, lambda connection: connection.execute(f"EXPLAIN (FORMAT json) {sql}").fetchall(), files=files)
     lines: list[str] = []
-    scans: list[tuple[int, list[str]]] = []
+    scans: list[Explanation] = []
     for node in json.loads(rows[0][1]):
         _add_node(node, 0, sources, lines, scans)
-    for number, filters in scans:
-        explain = sources.tables[number].explain
-        if explain is not None:
-            lines += ["", explain(filters)]
-    return "\n".join(lines)
+    return "\n".join([*lines, *(f"\n{scan}" for scan in scans)])
 
 
-def _add_node(node: dict[str, Any], depth: int, sources: Sources, lines: list[str], scans: list[tuple[int, list[str]]]) -> None:
+def _add_node(node: dict[str, Any], depth: int, sources: Sources, lines: list[str], scans: list[Explanation]) -> None:
     details = {key: value if isinstance(value, list) else [value] for key, value in node["extra_info"].items()}
     # The tables are empty.
     details.pop("Estimated Cardinality", None)
     named = {int(number) for values in details.values() for value in values for number, _ in _EXPLAINED.findall(str(value))}
     text = node["name"]
-    if "ARROW_SCAN" in text and named:
+    shown = {key: ", ".join(_named(str(one), sources) for one in values) for key, values in details.items() if any(values)}
+    if "ARROW_SCAN" in text and len(named) == 1:
         (number,) = named
         table = sources.tables[number]
-        scans.append((number, [_named(str(one), sources) for one in details.get("Filters", ())]))
         text = f"SCAN {table.schema_name}.{table.name}"
-        details.pop("Function", None)
-    shown = "; ".join(f"{key}: {', '.join(_named(str(one), sources) for one in values)}" for key, values in details.items() if any(values))
-    lines.append(f"{'  ' * depth}{text}{f' ({shown})' if shown else ''}")
+        shown.pop("Function", None)
+        if table.explain is not None:
+            scans.append(table.explain([_named(str(one), sources) for one in details.get("Filters", ())]))
+            shown["Total Files Read"] = str(sum(file.kept for file in scans[-1].files))
+    listed = "; ".join(f"{key}: {value}" for key, value in shown.items())
+    lines.append(f"{'  ' * depth}{text}{f' ({listed})' if listed else ''}")
     for child in node["children"]:
         _add_node(child, depth + 1, sources, lines, scans)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.dataset as pds
@@ -33,6 +33,10 @@ from ducklake_core.format.types.data_types import (
 from ducklake_core.format.types.names import quoted_path
 from ducklake_core.format.types.schema import Schema, duckdb_type, to_arrow_schema
 
+if TYPE_CHECKING:
+    from ducklake_core.planning.explanation import Explanation
+
+
 _ONE_IN = 5
 """DuckDB expects one in this many rows to satisfy a condition that it knows nothing about."""
 ReadRows: TypeAlias = Callable[[Sequence[str], Predicate | None], pa.RecordBatchReader]
@@ -46,7 +50,7 @@ class TableSource:
     Attributes:
         row_count: Approximate number of rows, for the order of joins; None if nothing is joined.
         is_frame: Whether it is a frame of the caller, and no table of the lake; by default False.
-        explain: Describes the files that are read under some conditions, and the skipped ones; None for rows that are in no file.
+        explain: Plans a scan under some conditions, with the files that it reads and skips; None for rows that are in no file.
     """
 
     schema_name: str
@@ -55,7 +59,7 @@ class TableSource:
     read: ReadRows
     row_count: int | None = None
     is_frame: bool = False
-    explain: Callable[[Sequence[str]], str] | None = None
+    explain: Callable[[Sequence[str]], Explanation] | None = None
 
 
 @dataclass(slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
@@ -91,6 +92,13 @@ def argument_value(sql: str) -> Any:
             (microseconds,) = _computed(f"SELECT epoch_us(CAST(({sql}) AS TIMESTAMPTZ))", sql, connection)
             return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=microseconds)
         return None if text is None else json.loads(text)
+
+
+@cache
+def words_of_sql() -> frozenset[str]:
+    """Return the words of DuckDB's SQL, in lower case."""
+    with new_instance() as connection:
+        return frozenset(word for (word,) in connection.execute("SELECT keyword_name FROM duckdb_keywords()").fetchall())
 
 
 def constant_text(kind: str, text: str | None) -> str:

@@ -63,8 +63,9 @@ def test_queries_name_tables_views_and_macros(sqlite_address: LakeAddress) -> No
         ('SELECT sum(other) FROM "ärger"', [(7,)]),
         ("SELECT count(*) FROM query_table('Ärger')", [(3,)]),
         ('SELECT "Ö", rowid + 1 FROM "Ärger" WHERE "Ö" = 2', [(2, 3)]),
+        ('SELECT *, rowid + 1 FROM "Ärger" WHERE "Ö" = 2', [(2, 3)]),
     ):
         assert [tuple(row.values()) for row in lake.sql(text).to_arrow().to_pylist()] == found, text
     with pytest.raises(UsageError, match="rowid"):
-        lake.sql('SELECT *, rowid + 1 FROM "Ärger"').to_arrow()
+        lake.sql('SELECT "Ärger", rowid + 1 FROM "Ärger"').to_arrow()
     lake.close()

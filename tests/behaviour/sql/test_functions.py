@@ -71,6 +71,8 @@ SAME = (
     "SELECT *, snapshot_id FROM t WHERE rowid < 3 ORDER BY ALL",
     "SELECT * FROM (SELECT rowid, * FROM t) ORDER BY ALL LIMIT 3",
     "SUMMARIZE SELECT b FROM t",
+    "FROM current_snapshot()",
+    "SELECT data_file_id, record_count, path_is_relative FROM __ducklake_metadata_lake.ducklake_data_file ORDER BY 1",
 )
 
 
@@ -92,8 +94,8 @@ REJECTED = {
     "CREATE VIEW w AS SELECT a FROM nope": (NotFoundError, "nope"),
     "SELECT nope FROM t": (UsageError, "nope"),
     "SELECT sum(": (UsageError, "Parser Error"),
-    "EXPLAIN ANALYZE SELECT 1": (UnsupportedFeatureError, "EXPLAIN query"),
-    "EXPLAIN DELETE FROM t": (UnsupportedFeatureError, "EXPLAIN query"),
+    "EXPLAIN DELETE FROM t": (UnsupportedFeatureError, "query, without options"),
+    "FROM __ducklake_metadata_lake.nope": (NotFoundError, "the catalog has no table nope"),
     "SELECT * FROM read_csv('/etc/hosts')": (UsageError, "disabled"),
     "COPY t TO '/tmp/rows.csv'": (UnsupportedFeatureError, "files=True"),
     "CALL ducklake_add_data_files('lake', 't', 'x.parquet')": (UnsupportedFeatureError, "files=True"),
@@ -135,6 +137,10 @@ def test_explain_shows_which_files_are_skipped(lake_and_duckdb: tuple[DuckLake, 
     assert 'SCAN main.t (Projections: "a", "b"' in plan
     assert "read:     1 of 2 files" in plan
     assert "statistics: a is 100 to 149" in plan
+    ((key, plan),) = rows(lake, "EXPLAIN ANALYZE SELECT a FROM t WHERE a < 3 AND upper(b) = 'X'", at=2)
+    assert key == "analyzed_plan"
+    assert plan.startswith("2 rows in ")
+    assert "Total Files Read: 1" in plan
 
 
 def test_results_show_their_first_rows(lake_and_duckdb: tuple[DuckLake, Oracle], capsys: pytest.CaptureFixture[str]) -> None:
@@ -169,6 +175,19 @@ def test_calls_maintain_the_lake(tmp_path: Path) -> None:
     assert rows(lake, "CHECKPOINT lake") == []
     with lake.transaction() as tx, pytest.raises(UnsupportedFeatureError, match="ducklake_merge_adjacent_files commits by itself"):
         tx.sql("CALL lake.merge_adjacent_files()")
+    lake.close()
+
+
+def test_tables_are_created_with_a_sort_order(tmp_path: Path) -> None:
+    lake = DuckLake.create(f"sqlite:///{tmp_path}/lake.sqlite", data_path=f"{tmp_path}/files/")
+    lake.sql("CALL set_option('data_inlining_row_limit', 0)")
+    lake.sql("CREATE TABLE t (a INTEGER, b VARCHAR) SORTED BY (a DESC) PARTITIONED BY (b)")
+    lake.sql("INSERT INTO t VALUES (1, 'x'), (3, 'x'), (2, 'y')")
+    assert rows(lake, "FROM t WHERE b = 'x'") == [(3, "x"), (1, "x")]
+    lake.sql("CREATE OR REPLACE TABLE t SORTED BY (a, b) AS FROM t")
+    assert rows(lake, "FROM t") == [(1, "x"), (2, "y"), (3, "x")]
+    lake.sql("CREATE TABLE IF NOT EXISTS t (a INTEGER) SORTED BY (a DESC)")
+    assert len(lake.table("t").sort_keys) == 2
     lake.close()
 
 
