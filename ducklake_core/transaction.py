@@ -1786,7 +1786,7 @@ class Transaction:
             UsageError: ``sql`` is not exactly one valid statement, a parameter has no value, or an argument is not a frame.
             UnsupportedFeatureError: The statement uses a feature that is not supported, or DuckDB is not installed.
         """
-        from ducklake_core.sql.functions import Caller, replaced
+        from ducklake_core.sql.functions import Caller, replaced, set_variable
         from ducklake_core.sql.parameters import frame_sources, with_parameters
         from ducklake_core.sql.query import statement_zone
         from ducklake_core.sql.time_travel import is_query
@@ -1797,7 +1797,8 @@ class Transaction:
         sql = with_parameters(sql, parameters)
         sources = frame_sources(sql, frames)
         with in_zone(zone):
-            sql, results = replaced(sql, Caller(lake=self._lake, at=self._catalog.base.id, files=files))
+            caller = Caller(lake=self._lake, at=self._catalog.base.id, files=files, describe=self._coordinator.describe)
+            sql, results = replaced(sql, caller)
         sources = (*sources, *results)
         if is_query(sql):
             if spark is not None:
@@ -1806,6 +1807,8 @@ class Transaction:
                     "spark=...)"
                 )
             return StagedQuery(self._queries(sources, files=files), sql, zone)
+        if set_variable(sql, self._lake.variables, lambda text: StagedQuery(self._queries(sources, files=files), text, zone)):
+            return None
         with in_zone(zone):
             self._run(sql, spark, sources, files=files)
         return None

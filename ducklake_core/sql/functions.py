@@ -139,12 +139,14 @@ class Caller:
         at: The snapshot that the statement reads.
         operations: Changes the lake outside of a transaction; None inside of one.
         files: Whether SQL may read files.
+        describe: Sets author, message and further information of the transaction; None outside of one.
     """
 
     lake: LakeContext
     at: At = None
     operations: LakeOperations | None = None
     files: bool = False
+    describe: Callable[[str | None, str | None, str | None], None] | None = None
 
     def changing(self, function: str) -> LakeOperations:
         """Return the operations.
@@ -551,6 +553,13 @@ def _checkpoint(caller: Caller, _: Arguments) -> Rows:
     return ()
 
 
+def _set_commit_message(caller: Caller, given: Arguments) -> Rows:
+    if caller.describe is None:
+        raise UsageError("set_commit_message belongs into a transaction. Pass author= and message= to lake.sql instead")
+    caller.describe(given.get("author"), given.get("message"), given.get("extra_info"))
+    return ()
+
+
 def _add_files(caller: Caller, given: Arguments) -> Rows:
     operations = caller.changing("ducklake_add_data_files")
     if not caller.files:
@@ -592,6 +601,9 @@ FUNCTIONS: Mapping[str, Function] = {
     "ducklake_table_deletions": _feed("deletions"),
     "ducklake_set_option": Function(
         columns="Success BOOLEAN", rows=_set_option, positional=("option", "value"), required=2, named=("schema", "table_name")
+    ),
+    "ducklake_set_commit_message": Function(
+        columns="Success BOOLEAN", rows=_set_commit_message, positional=("author", "message"), named=("extra_info",)
     ),
     "ducklake_flush_inlined_data": Function(columns=_PAIRS + "rows_flushed HUGEINT", rows=_flush, named=("schema_name", "table_name")),
     "ducklake_merge_adjacent_files": Function(

@@ -142,6 +142,11 @@ class CommitCoordinator:
         """Return whether the base was read before the call. Then the transaction is not planned again on it."""
         return self._assumed_options is not None
 
+    def describe(self, author: str | None, message: str | None, extra_info: str | None) -> None:
+        """Replace author, message and further information of the snapshot."""
+        stored_extra_info(self.commit_id, extra_info)
+        self._author, self.message, self._extra_info = author, message, extra_info
+
     def check_repeated(self, snapshot: Snapshot) -> None:
         """Raise an error if the commit id belongs to another operation.
 

@@ -178,6 +178,21 @@ def test_calls_maintain_the_lake(tmp_path: Path) -> None:
     lake.close()
 
 
+def test_a_transaction_has_variables_and_a_message(tmp_path: Path) -> None:
+    lake = DuckLake.create(f"sqlite:///{tmp_path}/lake.sqlite", data_path=f"{tmp_path}/files/")
+    with lake.transaction() as tx:
+        tx.sql("CREATE TABLE t AS SELECT 7 AS k")
+        tx.sql("SET VARIABLE k = (SELECT max(k) FROM t)")
+        tx.sql("INSERT INTO t VALUES (getvariable('k') + 1)")
+        tx.sql("CALL lake.set_commit_message('me', 'two rows', extra_info => 'by hand')")
+    assert rows(lake, "SELECT sum(k)::BIGINT FROM t") == [(15,)]
+    found = rows(lake, "SELECT author, commit_message, commit_extra_info LIKE '%by hand%' FROM snapshots() WHERE snapshot_id = 1")
+    assert found == [("me", "two rows", True)]
+    with pytest.raises(UsageError, match="belongs into a transaction"):
+        lake.sql("CALL lake.set_commit_message('me', 'no')")
+    lake.close()
+
+
 def test_tables_are_created_with_a_sort_order(tmp_path: Path) -> None:
     lake = DuckLake.create(f"sqlite:///{tmp_path}/lake.sqlite", data_path=f"{tmp_path}/files/")
     lake.sql("CALL set_option('data_inlining_row_limit', 0)")

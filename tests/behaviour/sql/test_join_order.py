@@ -54,7 +54,9 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> list[Way]:
     original = queries.prepare
 
     def noted(connection: object, strings: list[str], sources: Sources, failures: object, way: Way) -> list[str]:
-        found.append(way)
+        # The check of a new query has empty tables.
+        if failures is not None:
+            found.append(way)
         return original(connection, strings, sources, failures, way)  # type: ignore[arg-type]
 
     monkeypatch.setattr(queries, "prepare", noted)
