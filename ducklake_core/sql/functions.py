@@ -313,15 +313,26 @@ def _without_lake_name(sql: str, caller: Caller) -> str:
 
 
 def _is_call(tokens: Sequence[Any], run: Run) -> bool:
-    """Return whether a name calls a function of DuckLake."""
+    """Return whether a name calls a function of DuckLake: ``ducklake_snapshots``, ``lake.snapshots`` or ``snapshots``, behind FROM."""
     if run.end >= len(tokens) or tokens[run.end].token_type != TokenType.L_PAREN:
         return False
+    # In INSERT INTO lake.options (key) the brackets hold columns.
+    is_first = run.start == 0 or keyword(tokens[run.start - 1]) in ("FROM", "JOIN")
+    is_source = is_first or tokens[run.start - 1].token_type == TokenType.COMMA
     *owner, name = map(folded, run.parts)
-    if name in FUNCTIONS and not owner:
-        return True
-    # The lake is the database in use, so that ``FROM snapshots()`` needs no name before it.
-    is_known = owner[:1] == [LAKE] or (not owner and (run.start == 0 or is_before_table(tokens, run.start)))
-    return is_known and f"ducklake_{name}" in FUNCTIONS
+    if not owner:
+        return (is_source and name in FUNCTIONS) or (is_first and f"ducklake_{name}" in FUNCTIONS)
+    return is_source and owner[0] == LAKE and f"ducklake_{name}" in FUNCTIONS
+
+
+def _calls(tokens: Sequence[Any], runs: Sequence[Run], caller: Caller) -> list[Run]:
+    """Return the names that call functions of DuckLake; macros of the lake come first."""
+    calls = [one for one in runs if _is_call(tokens, one)]
+    if all(len(one.parts) > 1 or folded(one.parts[0]) in FUNCTIONS for one in calls):
+        return calls
+    with caller.lake.reader() as reader:
+        own = {folded(macro.name) for macro in lake_names(caller.lake, reader, resolve_at(reader, caller.at).id).macros}
+    return [one for one in calls if len(one.parts) > 1 or folded(one.parts[0]) not in own]
 
 
 def _without_calls(sql: str, caller: Caller) -> tuple[str, tuple[TableSource, ...]]:
@@ -329,7 +340,7 @@ def _without_calls(sql: str, caller: Caller) -> tuple[str, tuple[TableSource, ..
     found: list[TableSource] = []
     pieces, done = [], 0
     runs = list(name_runs(tokens))
-    calls = [one for one in runs if _is_call(tokens, one)]
+    calls = _calls(tokens, runs, caller)
     if calls and keyword(tokens[0]) == "CREATE" and {"VIEW", "MACRO", "FUNCTION"} & {keyword(token) for token in tokens[1:4]}:
         raise UnsupportedFeatureError(f"a view or macro cannot call {calls[0].parts[-1]}: call it in a query")
     for one in runs:

@@ -11,11 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ducklake_core.engines.arrow.write_state import WriteState
+from ducklake_core.engines.duckdb_instance import require_duckdb, shared_connection
 from ducklake_core.errors import UnsupportedFeatureError
 from ducklake_core.format.layout.sorting import SortOrder
 from ducklake_core.format.types.data_types import FLOATS, Field
 from ducklake_core.format.types.names import folded
-from ducklake_core.format.types.schema import Schema, to_arrow_schema
+from ducklake_core.format.types.schema import Schema, from_arrow_field, to_arrow_field, to_arrow_schema
 from ducklake_core.format.values.arrow_cast import cast_to
 from ducklake_core.storage.spill import SORTED_ROWS, ExternalSort, Places
 
@@ -51,12 +52,16 @@ def sorted_places(rows: pa.RecordBatch, orders: Sequence[SortOrder], schema: Sch
     names = {folded(name): name for name in rows.schema.names}
     for number, order in enumerate(orders):
         if order.column is None:
-            raise _rejected(order, table, "which Arrow cannot evaluate: write a Spark DataFrame")
-        given = names.get(folded(order.column))
-        if given is None:
-            continue
-        column = schema.column(order.column)
-        values = comparable_values(rows.column(given), column)
+            # A column that is missing is the same in all rows, and so is an expression of such columns.
+            if not any(folded(name) in names for name in order.columns):
+                continue
+            values, column = _computed_values(rows, order, schema, table)
+        else:
+            given = names.get(folded(order.column))
+            if given is None:
+                continue
+            column = schema.column(order.column)
+            values = comparable_values(rows.column(given), column)
         for suffix, array, descending in _parts(values, column, order):
             keys[f"{number}{suffix}"] = array
             sort_keys.append((f"{number}{suffix}", "descending" if descending else "ascending"))
@@ -71,6 +76,37 @@ def sorted_places(rows: pa.RecordBatch, orders: Sequence[SortOrder], schema: Sch
             "set the table's option sort_on_insert to false to write unsorted files",
             table=table,
         ) from error
+
+
+def _computed_values(rows: pa.RecordBatch, order: SortOrder, schema: Schema, table: str) -> tuple[pa.Array, Field]:
+    """Return the values of an expression, computed by DuckDB, with a column of their type.
+
+    Raises:
+        UnsupportedFeatureError: DuckDB is not installed, or rejects the expression.
+    """
+    names = {folded(name): name for name in rows.schema.names}
+    needed = [schema.column(name) for name in order.columns]
+    given = Schema(columns=tuple(column for column in needed if folded(column.name) in names))
+    selected = pa.RecordBatch.from_arrays([rows.column(names[folded(column.name)]) for column in given], names=given.names)
+    data = pa.Table.from_batches([cast_to(selected, given, physical=False)])
+    for column in needed:
+        if column.name not in given.names:
+            data = data.append_column(
+                to_arrow_field(column, physical=False).with_nullable(True), pa.nulls(len(rows), to_arrow_field(column, physical=False).type)
+            )
+    try:
+        duckdb = require_duckdb()
+    except UnsupportedFeatureError as error:
+        raise _rejected(order, table, "which Arrow cannot evaluate: write a Spark DataFrame, or install duckdb") from error
+    with shared_connection("UTC") as connection:
+        try:
+            # DuckDB keeps the row order of a scan of Arrow data, so that the values line up with the rows.
+            found = connection.from_arrow(data).project(f"({order.expression}) AS found").to_arrow_table()
+        except duckdb.Error as error:
+            raise _rejected(order, table, f"which DuckDB cannot evaluate ({str(error).splitlines()[0]})") from error
+    values = found.column("found").combine_chunks()
+    column = from_arrow_field(found.schema.field("found"))
+    return comparable_values(values, column), column
 
 
 def comparable_values(values: pa.Array, column: Field) -> pa.Array:

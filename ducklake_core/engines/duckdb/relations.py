@@ -119,7 +119,9 @@ class TableDataset(pds.Dataset):  # type: ignore[misc]
 
 def explained_table(source: TableSource, number: int) -> pa.Table:
     """Return an empty table with a table's columns, each under a name that states the number of the table and its index."""
-    return _shared_schema(source.columns).empty_table().rename_columns([f"t{number}c{place}" for place in range(len(source.columns))])
+    named = [one.with_name(f"t{number}{one.name}") for one in _shared_schema(source.columns)]
+    # Schema.empty_table() has no values of extension types in lists.
+    return pa.Table.from_batches([], pa.schema(named))
 
 
 def _filtered(batch: pa.RecordBatch, columns: Sequence[str], condition: Any) -> Iterator[pa.RecordBatch]:

@@ -193,6 +193,17 @@ def test_a_transaction_has_variables_and_a_message(tmp_path: Path) -> None:
     lake.close()
 
 
+def test_names_of_functions_are_free(tmp_path: Path) -> None:
+    lake = DuckLake.create(f"sqlite:///{tmp_path}/lake.sqlite", data_path=f"{tmp_path}/files/")
+    lake.sql("CREATE TABLE options (key VARCHAR, settings INTEGER)")
+    lake.sql("INSERT INTO lake.options (key, settings) VALUES ('a', 1)")
+    lake.sql("INSERT INTO options(settings) VALUES (2)")
+    lake.sql("CREATE MACRO table_info() AS TABLE SELECT key, settings FROM options")
+    assert rows(lake, "SELECT settings FROM table_info() ORDER BY 1") == [(1,), (2,)]
+    assert rows(lake, "SELECT table_name FROM lake.table_info()") == [("options",)]
+    lake.close()
+
+
 def test_tables_are_created_with_a_sort_order(tmp_path: Path) -> None:
     lake = DuckLake.create(f"sqlite:///{tmp_path}/lake.sqlite", data_path=f"{tmp_path}/files/")
     lake.sql("CALL set_option('data_inlining_row_limit', 0)")
