@@ -74,7 +74,7 @@ class Query(Readable):
         self._given_zone = zone
         self._zone = zone or session_zone()
         self._is_checked = False
-        self._selected: Selection | None = None
+        self._as_scan: Selection | None = None
         self._bound: tuple[str, Sources] | None = None
 
     def __repr__(self) -> str:
@@ -114,7 +114,7 @@ class Query(Readable):
 
     def _rows_in_process(self) -> pa.RecordBatchReader:
         # Columns of one table under a condition need no engine at all.
-        selected = self._selected if self._is_checked else self._selection()
+        selected = self._as_scan if self._is_checked else self._selection()
         if selected is not None:
             return renamed(selected_scan(self._lake, selected).to_reader(), selected)
         if self._bound is not None:
@@ -142,8 +142,8 @@ class Query(Readable):
         # Only Spark knows file_index.
         if self._session is None and is_installed() and FILE_INDEX.name not in identifiers(self._sql):
             with in_zone(self._zone):
-                self._selected = self._selection()
-                if self._selected is None:
+                self._as_scan = self._selection()
+                if self._as_scan is None:
                     self._bound = check_in_process(self._lake, self._names(), self._sql, files=self._files)
             self._is_checked = True
         return self
