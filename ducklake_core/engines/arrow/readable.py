@@ -165,7 +165,7 @@ _SHOWN_ROWS = 20
 _SHOWN_COLUMNS = 20
 _CELL = 40
 _PLAN = ["explain_key", "explain_value"]
-"""Columns of EXPLAIN, whose rows are long texts."""
+"""Columns of EXPLAIN, whose rows are long strings."""
 
 
 def rows_text(rows: Readable, otherwise: str | None = None) -> str:
@@ -176,13 +176,13 @@ def rows_text(rows: Readable, otherwise: str | None = None) -> str:
         otherwise: Text to return if the rows cannot be read. Default: raise the error.
     """
     try:
-        head, table, note, texts = _shown_cells(rows)
+        head, table, note, strings = _shown_cells(rows)
     except Exception:
         if otherwise is None:
             raise
         return otherwise
     if head[0] == _PLAN:
-        return "\n".join(texts)
+        return "\n".join(strings)
     widths = [max(map(len, column)) for column in zip(*head, *table, strict=True)]
     right = [kind.rstrip(")(0123456789,").endswith(("INT", "INTEGER", "DOUBLE", "FLOAT", "DECIMAL")) for kind in head[1]]
 
@@ -195,9 +195,9 @@ def rows_text(rows: Readable, otherwise: str | None = None) -> str:
 
 def rows_html(rows: Readable) -> str:
     """Return the first rows as a table for a notebook, with the types under the names."""
-    (names, kinds), table, note, texts = _shown_cells(rows)
+    (names, kinds), table, note, strings = _shown_cells(rows)
     if names == _PLAN:
-        return f"<pre>{escape(chr(10).join(texts))}</pre>"
+        return f"<pre>{escape(chr(10).join(strings))}</pre>"
     header = "".join(f"<th>{escape(name)}<br><small>{escape(kind)}</small></th>" for name, kind in zip(names, kinds, strict=True))
     body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in table)
     return f"<table><thead><tr>{header}</tr></thead><tbody>{body}</tbody></table><small>{escape(note)}</small>"
