@@ -29,7 +29,7 @@ _OWN_DIALECTS = {"duckdb": "duckdb+ducklake", "mysql": "mysql+ducklake"}
 """Databases for which this library uses its own SQLAlchemy dialect, even if others are installed."""
 _SECRET_WORDS = ("password", "passwd", "secret", "token", "scram_client_key", "scram_server_key")
 # user:password@host, or a password option of a connection string.
-_SERVER_ADDRESS = re.compile(r"//[^/]*:[^/]*@|^[^/\\]*:[^/]*@|\b(password|passwd|pwd)\s*=", re.IGNORECASE)
+_SERVER_ADDRESS = re.compile(r":/+[^/]*:.*@|//[^/]*:[^/]*@|^[^/\\]*:.*@|(password|passwd|pwd|token)\s*=", re.IGNORECASE | re.DOTALL)
 _MASK = "masked_secret"
 _NAMES_ARE_DECODED = make_url("sqlite:///%20").database == " "
 
@@ -154,7 +154,9 @@ def _from_url(text: str, metadata_schema: str | None) -> CatalogAddress:
         # The message of SQLAlchemy repeats the whole address, including the password.
         raise UsageError(f"The catalog address cannot be parsed. Write {_SPELLINGS}") from None
     is_server = url.get_backend_name() in ("postgresql", "postgres", "mysql", "mariadb")
-    if is_server and ("@" in (url.host or "") or text.partition("://")[2].partition("?")[0].count("@") > 1):
+    user, _, rest = text.partition("://")[2].partition("@")
+    # With a password in the address, a question mark may belong to it, so that the rest is no query.
+    if is_server and ("@" in (url.host or "") or "@" in (rest if ":" in user else rest.partition("?")[0])):
         # The end of the password would be parsed as the host, which messages show.
         raise UsageError(
             "the catalog address has more than one @: write %40 for each that belongs to the user, the password or the database "

@@ -31,7 +31,7 @@ RESULTS = (
 )  # fmt: skip
 
 # What the data source hands over inside the library, and what makes more than the call itself.
-INTERNAL = {"stage_created", "stage_written", "merge_clauses", "reader"}
+INTERNAL = {"stage_created", "stage_written", "merge_clauses", "reader", "definition"}
 
 ROWS = pa.table(
     {
@@ -96,6 +96,9 @@ _VALID: Mapping[str, Mapping[str, Any]] = {
     "merge": {"on": ["id"]},
     "apply_changes": {"changes": None, "on": ["id"]},
     "sql": {"sql": "DELETE FROM t WHERE id = 1"},
+    "purge": {"where": "id = 1"},
+    "copy_to": {"catalog": None},
+    "move_data": {"data_path": None, "copy_files": True},
     "register": {"spark": None},
     "delete": {"where": "id = 1"},
     "update": {"values": {"b": "'z'"}},

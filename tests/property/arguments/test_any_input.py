@@ -20,7 +20,7 @@ from tests.support.parameters import spread
 
 _COMMIT = ("author", "message", "extra_info", "commit_id", "nonsense")
 _OF_A_SESSION = ("register", "to_spark")
-_WITHOUT_COMMIT_ID = ("check", "checkpoint", "flush_inlined_data", "merge_adjacent_files", "rewrite_data_files")
+_WITHOUT_COMMIT_ID = ("check", "checkpoint", "flush_inlined_data", "merge_adjacent_files", "purge", "rewrite_data_files")
 _CALLS = [
     (method, name)
     for method in methods()

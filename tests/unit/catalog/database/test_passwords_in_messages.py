@@ -84,6 +84,14 @@ def test_addresses_show_no_password(password: str, form: Any, user: str, host: s
         assert SECRET not in f"{error} {error!r} {error.details!r}"
 
 
+@pytest.mark.parametrize("password", [f"?@/{SECRET}/@?", f"ab/c@{SECRET}?x", f"@?{SECRET}", f"a@{SECRET}?b=1"])
+def test_passwords_with_separators_are_not_parsed_as_hosts(password: str) -> None:
+    for scheme in ("postgresql", "mysql"):
+        with pytest.raises(DuckLakeError, match="more than one @") as found:
+            parse_catalog_url(f"{scheme}://me:{password}@host/lake")
+        assert SECRET not in all_messages(found.value)
+
+
 @settings(max_examples=60, deadline=None)
 @given(password=PASSWORDS, form=FORMS, kind=st.sampled_from(OBJECTS))
 def test_addresses_that_are_no_strings_are_not_shown(password: str, form: Any, kind: Any) -> None:
