@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from ducklake_dagster.checks.row import Freshness as Freshness
     from ducklake_dagster.checks.row import NullFraction as NullFraction
     from ducklake_dagster.checks.row import RowCount as RowCount
+    from ducklake_dagster.checks.row import RowCountAnomaly as RowCountAnomaly
     from ducklake_dagster.checks.row import RowCountChange as RowCountChange
     from ducklake_dagster.checks.scan import Reference as Reference
     from ducklake_dagster.checks.scan import RowCondition as RowCondition
@@ -159,6 +160,7 @@ _EXPORTS = {
     "Freshness": "checks.row",
     "NullFraction": "checks.row",
     "RowCount": "checks.row",
+    "RowCountAnomaly": "checks.row",
     "RowCountChange": "checks.row",
     "DeleteRatio": "checks.storage",
     "FileSize": "checks.storage",

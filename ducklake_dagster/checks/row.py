@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from statistics import mean, pstdev
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import dagster as dg
@@ -13,7 +14,7 @@ import dagster as dg
 from ducklake_core import folded
 from ducklake_core.errors import UsageError
 from ducklake_dagster.checks.base import LakeCheck, Subject, Verdict, judged, labelled, of_parts
-from ducklake_dagster.config.values import age_of, is_number, shown_age
+from ducklake_dagster.config.values import age_of, is_count, is_number, shown_age
 from ducklake_dagster.statistics.partitions import Part, stored_form
 
 if TYPE_CHECKING:
@@ -122,6 +123,73 @@ class RowCountChange(LakeCheck):
         if self.max_growth is not None and change > self.max_growth:
             return f"the rows grew by {change:.1%}, more than {self.max_growth:.1%}"
         return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowCountAnomaly(LakeCheck):
+    """Compare the number of rows in each of the run's partitions, or in the whole table, with the numbers after earlier commits to it.
+
+    The expected numbers are the mean of those numbers, plus and minus some standard deviations. A partition that was changed by fewer
+    than ``min_commits`` earlier commits passes. The number of rows of a whole table that grows is not comparable; use partitions for it.
+
+    Attributes:
+        commits: Maximum number of earlier commits to compare with.
+        min_commits: Minimum number of earlier commits.
+        max_deviations: Number of standard deviations that are expected.
+        tolerance: Fraction of the mean that is expected in any case, such as 0.05 for 5 %.
+    """
+
+    name: str = "row_count_anomaly"
+    commits: int = 10
+    min_commits: int = 3
+    max_deviations: float = 3.0
+    tolerance: float = 0.05
+
+    judges_changes: ClassVar[bool] = True
+
+    def reject_nonsense(self) -> None:
+        """Reject numbers of commits below 1, and negative numbers."""
+        self.reject_negative(max_deviations=self.max_deviations, tolerance=self.tolerance)
+        if not (is_count(self.min_commits) and is_count(self.commits) and self.min_commits <= self.commits):
+            raise UsageError(
+                f"RowCountAnomaly: commits ({self.commits!r}) and min_commits ({self.min_commits!r}) must be whole numbers of at least 1, "
+                "and min_commits must not be greater than commits",
+                parameter="commits",
+            )
+
+    def text(self) -> str:
+        """Return the sentence that is true when the check passes."""
+        return "The number of rows of the table, or of each of the run's partitions, is usual for its earlier commits."
+
+    def _verdict(self, subject: Subject) -> Verdict:
+        """Compare with the numbers after earlier commits."""
+        parts = subject.parts()
+        faults, total, compared = [], 0, 0
+        expected: tuple[float, float] | None = None
+        for part in parts:
+            rows = part.row_count()
+            total += rows
+            expected = self._expected(part.earlier_counts(self.commits))
+            if expected is None:
+                continue
+            compared += 1
+            low, high = expected
+            if not low <= rows <= high:
+                faults.append(labelled(part, f"{rows:,} rows; {low:,.0f} to {high:,.0f} were expected from earlier commits"))
+        metadata: dict[str, Any] = {_rows_key(parts): total}
+        if expected is not None and len(parts) == 1:
+            metadata |= {"ducklake/expected_minimum": expected[0], "ducklake/expected_maximum": expected[1]}
+        usual = (
+            f"as expected from up to {self.commits} earlier commits" if compared else f"not compared: fewer than {self.min_commits} commits"
+        )
+        return judged(faults, f"{total} rows{of_parts(parts)}, {usual}", metadata)
+
+    def _expected(self, counts: Sequence[int]) -> tuple[float, float] | None:
+        if len(counts) < self.min_commits:
+            return None
+        usual = mean(counts)
+        distance = max(self.max_deviations * pstdev(counts), self.tolerance * usual)
+        return max(usual - distance, 0.0), usual + distance
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -79,6 +79,10 @@ class DuckLakeMaintenanceComponent(dg.Component, dg.Model, dg.Resolvable):
     dry_run: Annotated[bool, Field(description="Only report what a run would do.")] = False
     pool: Annotated[str | None, Field(description="Dagster pool of the steps.")] = POOL
     run_tags: Annotated[Mapping[str, str], Field(description="Tags of the runs.")] = {}
+    assets: Annotated[
+        Sequence[str],
+        Field(description="Keys of assets that are tables. A run ends with an observation of each.", examples=[["sales/orders"]]),
+    ] = ()
     cron_schedule: Annotated[
         str | None, Field(description="Cron schedule of the job; H stands for a fixed minute. Empty: no schedule.")
     ] = _NIGHTLY
@@ -91,9 +95,13 @@ class DuckLakeMaintenanceComponent(dg.Component, dg.Model, dg.Resolvable):
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Build the job, the schedule and the sensor."""
+        lake = lake_component(context, self.lake)
+        schema = lake.io_manager.table_schema if lake.io_manager is not None else None
         defs = build_maintenance_defs(
             name=self.name,
-            lake_key=lake_component(context, self.lake).resource_key,
+            lake_key=lake.resource_key,
+            assets=[dg.AssetSpec(dg.AssetKey.from_user_string(key)) for key in self.assets],
+            schema=schema.get_value() if isinstance(schema, dg.EnvVar) else schema,
             tables=list(self.tables),
             steps=list(self.steps),
             expire_older_than=self.expire_older_than,

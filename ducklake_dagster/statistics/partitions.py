@@ -86,6 +86,17 @@ class Part:
         touched = {number for one in (*self.rows, *self.mixed) for number in one.snapshots}
         return next((one for one in reversed(changes) if one.id in touched), None)
 
+    def earlier_counts(self, most: int) -> list[int]:
+        """Return its numbers of rows after each of the last commits that changed it, without the newest one; the latest first.
+
+        Args:
+            most: Maximum number of commits.
+        """
+        changes = self.stored.state.row_changes.get(self.stored.statistics.table_id, ())
+        touched = None if self.keys is None else {number for one in (*self.rows, *self.mixed) for number in one.snapshots}
+        own = [one.id for one in reversed(changes) if touched is None or one.id in touched]
+        return [count for number in own[1 : most + 1] if (count := self._rows_at(number)) is not None]
+
     def condition(self) -> Condition | None:
         """Return the condition for its rows; None for all rows.
 

@@ -24,7 +24,14 @@ from pydantic import Field, TypeAdapter
 
 from ducklake_core import DuckLake
 from ducklake_core.errors import UsageError
-from ducklake_dagster import DuckLakeComponent, DuckLakeIOManager, DuckLakeMaintenanceComponent, DuckLakeResource, DuckLakeTablesComponent
+from ducklake_dagster import (
+    DuckLakeComponent,
+    DuckLakeIOManager,
+    DuckLakeMaintenanceComponent,
+    DuckLakeResource,
+    DuckLakeTablesComponent,
+    LocalStorage,
+)
 from ducklake_dagster.components.lake import CATALOGS, LakeScaffoldParams
 from ducklake_dagster.config.catalogs import PlainCatalog
 from ducklake_dagster.maintenance.steps import MaintenanceVerb
@@ -292,6 +299,17 @@ def test_maintenance(project: Any) -> None:
     write(project.defs_folder_path / "wrong", {"type": "ducklake_dagster.DuckLakeMaintenanceComponent", "attributes": {"lake": "care"}})
     with raises("Set lake to the folder of a DuckLakeComponent"), project.load_component_and_build_defs(defs_path="wrong"):
         pass
+
+
+def test_maintenance_is_observed_by_assets(project: Any, tmp_path: Path, instance: dg.DagsterInstance) -> None:
+    attributes = {"lake": "lake", "steps": ["expire_snapshots"], "assets": ["events"]}
+    write(project.defs_folder_path / "care", {"type": "ducklake_dagster.DuckLakeMaintenanceComponent", "attributes": attributes})
+    with project.load_component_and_build_defs(defs_path="care") as (_, defs):
+        resource = DuckLakeResource(catalog=f"sqlite:///{tmp_path}/lake.sqlite", storage=LocalStorage())
+        job = dg.Definitions(jobs=defs.jobs, resources={"lake": resource}).resolve_job_def("ducklake_maintenance")
+        result = job.execute_in_process(instance=instance)
+    found = [event.event_specific_data.asset_observation for event in result.all_events if event.event_type_value == "ASSET_OBSERVATION"]
+    assert [one.asset_key.to_user_string() for one in found] == ["events"]
 
 
 def dg_command(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

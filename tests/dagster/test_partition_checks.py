@@ -20,6 +20,7 @@ from ducklake_dagster import (
     Freshness,
     NullFraction,
     RowCount,
+    RowCountAnomaly,
     RowCountChange,
     build_lake_checks,
 )
@@ -74,6 +75,26 @@ def test_each_partition_is_compared_with_itself_in_any_layout(
     assert judged(RowCount(minimum=10), KEYS[1:4]) == (False, f"{KEYS[1]}: a row count of 9 is less than 10")
     assert judged(RowCount(minimum=9, maximum=10), KEYS[1:4]) == (True, "29 rows in 3 partitions")
     assert judged(RowCount(minimum=50, whole_table=True), KEYS[1:2])[0]
+
+
+def test_row_counts_are_compared_with_those_of_earlier_commits(lake: DuckLake, judged: Callable[..., tuple[bool, str]]) -> None:
+    check = RowCountAnomaly(commits=4, min_commits=3, tolerance=0.0)
+
+    def replace(key: str, each: int) -> tuple[bool, str]:
+        lake.write("t", rows([key], each), mode="overwrite", where=f"day = DATE '{key}'")
+        return judged(check, [key])
+
+    lake.write("t", rows(KEYS[:2], 100), partition_by=["day"])
+    assert replace(KEYS[0], 90) == (True, "90 rows in 1 partitions, not compared: fewer than 3 commits")
+    assert replace(KEYS[0], 110)[0]
+    # 100, 90 and 110 have the mean 100 and the standard deviation 8.165.
+    assert replace(KEYS[0], 124) == (True, "124 rows in 1 partitions, as expected from up to 4 earlier commits")
+    assert replace(KEYS[0], 200) == (False, f"{KEYS[0]}: 200 rows; 68 to 144 were expected from earlier commits")
+    assert judged(check, KEYS[:2])[1] == f"{KEYS[0]}: 200 rows; 68 to 144 were expected from earlier commits"
+    assert judged(RowCountAnomaly(tolerance=1.0), KEYS[:1])[0]
+    for settings in ({"commits": 2}, {"min_commits": 0}, {"tolerance": -1}, {"max_deviations": "3"}):
+        with pytest.raises(UsageError):
+            RowCountAnomaly(**settings)  # type: ignore[arg-type]
 
 
 def test_many_partitions_in_files_that_do_not_follow_them_are_compared_together(
