@@ -86,6 +86,9 @@ _EXACT = Context(prec=80)
 _NOT_IN_PARQUET = (INT128, UINT128)
 _BARE = "is repeated without the annotation LIST"
 _TWO_LEVELS = "is a list of structs without a group around the elements"
+_NEW_FORM = "has a logical type without the converted type of older versions of the format"
+_CONVERTED_TYPES = frozenset(("STRING", "ENUM", "JSON", "DECIMAL", "DATE", "LIST", "MAP"))
+"""Annotations that DuckDB reads from the converted type alone; of integers, those of large unsigned numbers as well."""
 _WITHOUT_BOUNDS = (*_NOT_IN_PARQUET, INTERVAL, TIMETZ, VARIANT, GEOMETRY)
 """Types that files store as others, whose order is not that of the values."""
 
@@ -227,9 +230,10 @@ class _Inspection:
                 path=self.where,
                 column=name,
             )
-        if held.obstacle and self.rules.for_duckdb:
+        obstacle = held.obstacle or (_page_obstacle(self.footer, held.leaf) if held.leaf is not None else "")
+        if obstacle and self.rules.for_duckdb:
             raise UnsupportedFeatureError(
-                f"column {name!r} of {self.where} {held.obstacle}, and DuckDB cannot read such columns of a lake; write the rows of the "
+                f"column {name!r} of {self.where} {obstacle}, and DuckDB cannot read such columns of a lake; write the rows of the "
                 "file instead, or pass for_duckdb=False if DuckDB does not read the table",
                 path=self.where,
                 column=name,
@@ -257,6 +261,15 @@ class _Inspection:
         accepted = [str(wanted.type)]
         if wanted.is_leaf and not isinstance(wanted.type, DecimalType):
             accepted = [str(one) for one in accepted_types(wanted.type)]
+        if wanted.type == INTERVAL and held == "int64":
+            return SchemaError(
+                f"column {name!r} of {self.where} is of type int64, as Parquet has no type for durations, and does not fit column "
+                f"{wanted.name!r} of table {self.rules.table} of type interval; write the rows of the file instead, or use a column of "
+                "type int64",
+                path=self.where,
+                table=self.rules.table,
+                column=name,
+            )
         return SchemaError(
             f"column {name!r} of {self.where} is of type {held}, which does not fit column {wanted.name!r} of table {self.rules.table} of "
             f"type {wanted.type} (it takes {', '.join(accepted)})",
@@ -412,6 +425,11 @@ def external_statistics(footer: Footer, leaf: ForeignLeaf, column: Field) -> Col
         min_is_exact=False,
         max_is_exact=False,
     )
+
+
+def _page_obstacle(footer: Footer, leaf: ForeignLeaf) -> str:
+    """Return why DuckDB cannot decode the pages of a leaf; empty if it can."""
+    return next((obstacle for group in footer.row_groups if (obstacle := group.chunks[leaf.node.position].obstacle)), "")
 
 
 def _null_count(chunks: list[Chunk], leaf: ForeignLeaf) -> int | None:
@@ -621,6 +639,9 @@ def _content(node: Node, name: str) -> ForeignColumn:
     else:
         children = tuple(_column(child, child.name) for child in node.children)
     is_required = node.repetition != "optional"
+    annotation = node.annotation
+    if annotation.is_new and (annotation.name in _CONVERTED_TYPES or (not annotation.is_signed and annotation.bits >= 32)):
+        obstacle = _NEW_FORM
     return ForeignColumn(
         name=name, kind=kind, field_id=node.field_id, is_required=is_required, obstacle=obstacle, leaf=leaf, children=children
     )

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ducklake_core.errors import CorruptFileError, UnsupportedFeatureError
-from ducklake_core.storage.encryption.compact import BadStructError, Items, Struct, read_struct, write_struct
+from ducklake_core.storage.encryption.compact import BadStructError, Items, Shape, Struct, read_struct, write_struct
 
 MAGIC = b"PAR1"
 ENCRYPTED_MAGIC = b"PARE"
@@ -31,10 +31,29 @@ _SCHEMA, _NUM_ROWS, _ROW_GROUPS, _KEY_VALUES, _COLUMN_ORDERS, _ENCRYPTION = 2, 3
 _TYPE, _LENGTH, _REPETITION, _NAME, _CHILDREN, _CONVERTED, _SCALE, _PRECISION, _FIELD_ID, _LOGICAL = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
 _COLUMNS, _GROUP_ROWS = 1, 3
 _FILE_PATH, _CHUNK_METADATA, _CRYPTO = 1, 3, 8
-_CHUNK_TYPE, _PATH, _NUM_VALUES, _COMPRESSED_SIZE, _DATA_PAGE, _DICTIONARY_PAGE, _STATISTICS = 1, 3, 5, 7, 9, 11, 12
+_CHUNK_TYPE, _ENCODINGS, _PATH, _CODEC, _NUM_VALUES, _COMPRESSED_SIZE, _DATA_PAGE, _DICTIONARY_PAGE, _STATISTICS = (
+    1,
+    2,
+    3,
+    4,
+    5,
+    7,
+    9,
+    11,
+    12,
+)
 _OLD_MAX, _OLD_MIN, _NULL_COUNT, _MAX, _MIN = 1, 2, 3, 5, 6
 _TYPE_ORDER = 1
 
+_STATISTICS_SHAPE = Shape({_OLD_MAX: None, _OLD_MIN: None, _NULL_COUNT: None, _MAX: None, _MIN: None})
+_CHUNK_SHAPE = Shape(
+    {
+        **dict.fromkeys((_CHUNK_TYPE, _ENCODINGS, _PATH, _CODEC, _NUM_VALUES, _COMPRESSED_SIZE, _DATA_PAGE, _DICTIONARY_PAGE)),
+        _STATISTICS: _STATISTICS_SHAPE,
+    }
+)
+_GROUP_SHAPE = Shape({_COLUMNS: Shape({_FILE_PATH: None, _CHUNK_METADATA: _CHUNK_SHAPE, _CRYPTO: None}), _GROUP_ROWS: None})
+_MAX_ENCODING, _SPLIT_ENCODING, _LZO, _LZ4, _MAX_CODEC = 9, 9, 3, 5, 7
 _PHYSICAL = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
 _REPETITIONS: tuple[Repetition, ...] = ("required", "optional", "repeated")
 _FORMATS = {"INT32": "<i", "INT64": "<q", "FLOAT": "<f", "DOUBLE": "<d"}
@@ -66,6 +85,7 @@ class Annotation:
         precision: Of decimals.
         bits: Of integers.
         is_signed: Of integers.
+        is_new: Whether it has no converted type, which readers need that know only the old form of annotations.
     """
 
     name: str = ""
@@ -75,6 +95,7 @@ class Annotation:
     precision: int = 0
     bits: int = 0
     is_signed: bool = True
+    is_new: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,12 +145,14 @@ class Chunk:
         compressed_size: Bytes in the file.
         null_count: Slots without a value, None for unknown.
         bounds: Raw bytes of the least and the greatest value; None where there are none that can be trusted.
+        obstacle: Why DuckDB cannot decode them; empty if it can.
     """
 
     num_values: int
     compressed_size: int
     null_count: int | None
     bounds: tuple[bytes, bytes] | None
+    obstacle: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +204,24 @@ class Footer:
 
 
 def parsed(content: bytes) -> pq.FileMetaData:
-    """Return a footer as pyarrow's object."""
+    """Return a footer as pyarrow's object; without the Arrow types of its writer if pyarrow does not know them.
+
+    Raises:
+        pyarrow.ArrowException: pyarrow cannot read it.
+    """
+    try:
+        return _metadata(content)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        try:
+            plain = without_arrow_schema(content)
+        except BadStructError:
+            plain = content
+        if plain == content:
+            raise
+        return _metadata(plain)
+
+
+def _metadata(content: bytes) -> pq.FileMetaData:
     return pq.read_metadata(pa.BufferReader(b"".join((MAGIC, content, len(content).to_bytes(4, "little"), MAGIC))))
 
 
@@ -253,22 +293,81 @@ def parse_footer(content: bytes, size: int, where: str) -> Footer:
         UnsupportedFeatureError: Columns are encrypted, or in other files.
     """
     try:
-        tree, _ = read_struct(content)
-        elements = tree.structs(_SCHEMA)
-        columns = tuple(_Schema(elements).columns())
-        leaves = [leaf for column in columns for leaf in column.leaves()]
-        if not leaves:
-            raise _DamageError("there is no column")
-        if _ENCRYPTION in tree:
-            raise _encrypted(where, "")
-        sorted_by_type = _type_orders(tree, len(leaves))
-        end = size - TAIL - len(content)
-        groups = tuple(_row_group(group, leaves, sorted_by_type, end, where) for group in tree.structs(_ROW_GROUPS))
-        if not (tree.number(_NUM_ROWS) or 0) >= 0:
-            raise _DamageError(f"there are {tree.number(_NUM_ROWS)} rows")
+        found = _parsed(content, size, where, None)
+        if not all(found.orders):
+            # They come after the row groups.
+            found = _parsed(content, size, where, found.orders)
     except (BadStructError, _DamageError) as error:
         raise CorruptFileError(f"the footer of {where} cannot be read: {error}", path=where) from error
-    return Footer(file_size_bytes=size, content=content, columns=columns, row_groups=groups)
+    return Footer(file_size_bytes=size, content=content, columns=found.columns, row_groups=tuple(found.groups))
+
+
+@dataclass(slots=True)
+class _Parsed:
+    """What was parsed of a footer: row groups are converted one by one, as the tree of a footer takes much memory.
+
+    Attributes:
+        end: Place in the file where its data ends.
+        where: Path of the file, for messages.
+        orders: For each leaf, whether its bounds are in the order of its type.
+        columns: Top-level columns.
+        leaves: What chunks of each leaf must have.
+        groups: Row groups.
+    """
+
+    end: int
+    where: str
+    orders: list[bool] | None
+    columns: tuple[Node, ...] = ()
+    leaves: list[_Leaf] = field(default_factory=list)
+    groups: list[RowGroup] = field(default_factory=list)
+
+    def take_schema(self, tree: Struct) -> None:
+        """Read the schema, which comes before the row groups."""
+        if self.columns:
+            return
+        self.columns = tuple(_Schema(tree.structs(_SCHEMA)).columns())
+        leaves = [leaf for column in self.columns for leaf in column.leaves()]
+        orders = self.orders or [True] * len(leaves)
+        self.leaves = [_Leaf(leaf, by_type) for leaf, by_type in zip(leaves, orders, strict=True)]
+        if not leaves:
+            raise _DamageError("there is no column")
+
+    def take_group(self, tree: Struct, group: Struct) -> None:
+        """Convert a row group."""
+        self.take_schema(tree)
+        rows, columns = group.number(_GROUP_ROWS), group.structs(_COLUMNS)
+        if rows is None or rows < 0 or len(columns) != len(self.leaves):
+            raise _DamageError(f"a row group has {rows} rows and {len(columns)} columns, the schema has {len(self.leaves)}")
+        chunks = [_chunk(column, leaf, rows, self.end, self.where) for column, leaf in zip(columns, self.leaves, strict=True)]
+        self.groups.append(RowGroup(rows, tuple(chunks)))
+
+
+def _parsed(content: bytes, size: int, where: str, orders: list[bool] | None) -> _Parsed:
+    found = _Parsed(size - TAIL - len(content), where, orders)
+    wanted = dict.fromkeys((_SCHEMA, _NUM_ROWS, _COLUMN_ORDERS, _ENCRYPTION))
+    tree, _ = read_struct(content, shape=Shape({**wanted, _ROW_GROUPS: Shape(_GROUP_SHAPE.fields, found.take_group)}))
+    found.take_schema(tree)
+    if _ENCRYPTION in tree:
+        raise _encrypted(where, "")
+    if not (tree.number(_NUM_ROWS) or 0) >= 0:
+        raise _DamageError(f"there are {tree.number(_NUM_ROWS)} rows")
+    found.orders = _type_orders(tree, len(found.leaves))
+    return found
+
+
+class _Leaf:
+    """A leaf of the schema, and what its chunks must have."""
+
+    __slots__ = ("bound_size", "by_type", "name", "node", "path", "physical")
+
+    def __init__(self, node: Node, by_type: bool) -> None:
+        self.node = node
+        self.by_type = by_type
+        self.name = ".".join(node.path)
+        self.path = [part.encode() for part in node.path]
+        self.physical = _PHYSICAL.index(node.physical)
+        self.bound_size = _raw_size(node)
 
 
 class _DamageError(ValueError):
@@ -357,7 +456,9 @@ def _name(element: Struct) -> str:
 
 def _annotation(element: Struct) -> Annotation:
     union = element.struct(_LOGICAL)
+    converted = element.number(_CONVERTED)
     if union:
+        is_new = converted is None
         member = min(union)
         name, facts = _LOGICAL_NAMES.get(member, ""), union.struct(member) or Struct()
         if name in ("TIME", "TIMESTAMP"):
@@ -365,16 +466,15 @@ def _annotation(element: Struct) -> Annotation:
             unit = _UNITS.get(min(units)) if units else None
             if unit is None:
                 raise _DamageError(f"a column of type {name} has no unit")
-            return Annotation(name=name, unit=unit, is_utc=bool(facts.get(1, (0, False))[1]))
+            return Annotation(name=name, unit=unit, is_utc=bool(facts.get(1, (0, False))[1]), is_new=is_new)
         if name == "DECIMAL":
-            return _decimal(facts.number(1) or 0, facts.number(2))
+            return _decimal(facts.number(1) or 0, facts.number(2), is_new=is_new)
         if name == "INT":
             bits = facts.number(1)
             if bits not in (8, 16, 32, 64):
                 raise _DamageError(f"a column has integers of {bits} bits")
-            return Annotation(name=name, bits=bits, is_signed=bool(facts.get(2, (0, True))[1]))
-        return Annotation(name=name)
-    converted = element.number(_CONVERTED)
+            return Annotation(name=name, bits=bits, is_signed=bool(facts.get(2, (0, True))[1]), is_new=is_new)
+        return Annotation(name=name, is_new=is_new)
     if converted is None:
         return Annotation()
     if _FIRST_UNSIGNED <= converted <= _LAST_INTEGER:
@@ -386,10 +486,10 @@ def _annotation(element: Struct) -> Annotation:
     return Annotation(name=name, unit=_CONVERTED_UNITS.get(converted, ""))
 
 
-def _decimal(scale: int, precision: int | None) -> Annotation:
+def _decimal(scale: int, precision: int | None, *, is_new: bool = False) -> Annotation:
     if precision is None or precision < 1 or not 0 <= scale <= precision:
         raise _DamageError(f"a column has decimals of {precision} digits, {scale} of them behind the point")
-    return Annotation(name="DECIMAL", scale=scale, precision=precision)
+    return Annotation(name="DECIMAL", scale=scale, precision=precision, is_new=is_new)
 
 
 def _type_orders(tree: Struct, leaves: int) -> list[bool]:
@@ -398,48 +498,63 @@ def _type_orders(tree: Struct, leaves: int) -> list[bool]:
     return [number >= len(orders) or _TYPE_ORDER in orders[number] for number in range(leaves)]
 
 
-def _row_group(group: Struct, leaves: list[Node], sorted_by_type: list[bool], end: int, where: str) -> RowGroup:
-    rows, columns = group.number(_GROUP_ROWS), group.structs(_COLUMNS)
-    if rows is None or rows < 0 or len(columns) != len(leaves):
-        raise _DamageError(f"a row group has {rows} rows and {len(columns)} columns, the schema has {len(leaves)}")
-    chunks = [
-        _chunk(column, leaf, rows, end, where, by_type=by_type)
-        for column, leaf, by_type in zip(columns, leaves, sorted_by_type, strict=True)
-    ]
-    return RowGroup(rows, tuple(chunks))
-
-
-def _chunk(column: Struct, leaf: Node, rows: int, end: int, where: str, *, by_type: bool) -> Chunk:
-    name = ".".join(leaf.path)
+def _chunk(column: Struct, leaf: _Leaf, rows: int, end: int, where: str) -> Chunk:
     if _CRYPTO in column:
-        raise _encrypted(where, name)
+        raise _encrypted(where, leaf.name)
     if _FILE_PATH in column:
-        raise UnsupportedFeatureError(f"column {name!r} of {where} is in another file, which is not supported", path=where)
+        raise UnsupportedFeatureError(f"column {leaf.name!r} of {where} is in another file, which is not supported", path=where)
     held = column.struct(_CHUNK_METADATA)
     if held is None:
-        raise _DamageError(f"column {name!r} has no metadata in a row group")
+        raise _DamageError(f"column {leaf.name!r} has no metadata in a row group")
     names = held.get(_PATH, (0, None))[1]
-    path = names.values if isinstance(names, Items) else []
-    if held.number(_CHUNK_TYPE) != _PHYSICAL.index(leaf.physical) or path != [part.encode() for part in leaf.path]:
-        raise _DamageError(f"a row group has another column where {name!r} is expected")
+    if held.number(_CHUNK_TYPE) != leaf.physical or not isinstance(names, Items) or names.values != leaf.path:
+        raise _DamageError(f"a row group has another column where {leaf.name!r} is expected")
     values, size, start = held.number(_NUM_VALUES), held.number(_COMPRESSED_SIZE), held.number(_DATA_PAGE)
-    if values is None or size is None or start is None or min(values, size, start) < 0:
-        raise _DamageError(f"column {name!r} has {values} values in {size} bytes at {start}")
-    if values < rows or (leaf.one_per_row and values != rows):
-        raise _DamageError(f"column {name!r} has {values} values in {rows} rows")
+    if values is None or size is None or start is None or values < 0 or size < 0 or start < 0:
+        raise _DamageError(f"column {leaf.name!r} has {values} values in {size} bytes at {start}")
+    if values < rows or (leaf.node.one_per_row and values != rows):
+        raise _DamageError(f"column {leaf.name!r} has {values} values in {rows} rows")
     dictionary = held.number(_DICTIONARY_PAGE)
     first = start if dictionary is None or not 0 < dictionary < start else dictionary
     if first + size > end:
-        raise _DamageError(f"column {name!r} goes on beyond the data of the file, which was cut")
-    statistics = held.struct(_STATISTICS) or Struct()
+        raise _DamageError(f"column {leaf.name!r} goes on beyond the data of the file, which was cut")
+    obstacle = _form_obstacle(held, leaf, where)
+    statistics = held.struct(_STATISTICS)
+    if statistics is None:
+        return Chunk(values, size, None, None, obstacle)
     nulls = statistics.number(_NULL_COUNT)
     if nulls is not None and not 0 <= nulls <= values:
         nulls = None
-    parts = [statistics.get(number, (0, None))[1] for number in (_OLD_MAX, _OLD_MIN, _MAX, _MIN)]
-    if any(isinstance(part, bytes) and _raw_size(leaf) not in (0, len(part)) for part in parts):
-        # Arrow does not read such a column at all.
-        raise _DamageError(f"the bounds of column {name!r} are not values of type {leaf.physical}")
-    return Chunk(values, size, nulls, _bounds(statistics, leaf, by_type=by_type))
+    if leaf.bound_size:
+        for number in (_OLD_MAX, _OLD_MIN, _MAX, _MIN):
+            part = statistics.get(number, (0, None))[1]
+            if isinstance(part, bytes) and len(part) != leaf.bound_size:
+                # Arrow does not read such a column at all.
+                raise _DamageError(f"the bounds of column {leaf.name!r} are not values of type {leaf.node.physical}")
+    return Chunk(values, size, nulls, _bounds(statistics, leaf.node, by_type=leaf.by_type), obstacle)
+
+
+def _form_obstacle(held: Struct, leaf: _Leaf, where: str) -> str:
+    """Return why DuckDB cannot decode the pages of a chunk, by its compression and encodings; empty if it can.
+
+    Raises:
+        UnsupportedFeatureError: Arrow cannot decode them either.
+    """
+    codec, encodings = held.number(_CODEC), held.get(_ENCODINGS, (0, None))[1]
+    numbers = encodings.values if isinstance(encodings, Items) else []
+    unknown = [number for number in numbers if isinstance(number, int) and number > _MAX_ENCODING]
+    if unknown or codec == _LZO or (codec or 0) > _MAX_CODEC:
+        what = f"encoding {unknown[0]}" if unknown else f"compression {'LZO' if codec == _LZO else codec}"
+        raise UnsupportedFeatureError(
+            f"column {leaf.name!r} of {where} has the {what} of the Parquet specification, which is not supported; write its rows with the "
+            "program that reads it",
+            path=where,
+        )
+    if codec == _LZ4:
+        return "has the deprecated LZ4 compression"
+    if _SPLIT_ENCODING in numbers and leaf.node.physical not in ("FLOAT", "DOUBLE"):
+        return "has the encoding BYTE_STREAM_SPLIT and is not a float"
+    return ""
 
 
 def _raw_size(leaf: Node) -> int:

@@ -156,10 +156,13 @@ class OpenFile:
         # Arrow wraps such timestamps around without an error. In milliseconds all of them fit, which shows what was wrapped.
         if self._coarse is None:
             self._coarse = self._opened("ms")
-        coarse = self._coarse.iter_batches(rows, row_groups=groups, columns=columns, use_threads=threads)
-        for batch, other in zip(batches, coarse, strict=True):
-            for name, fine, rough in zip(batch.schema.names, batch.columns, other.columns, strict=True):
-                if name in old and _is_wrapped(fine, rough):
+        coarse = self._coarse.iter_batches(rows, row_groups=groups, columns=sorted(old), use_threads=threads)
+        for batch in batches:
+            other = next(coarse, None)
+            if other is None or other.num_rows != batch.num_rows:
+                raise CorruptFileError(f"columns of {self._where} have different numbers of rows: it is damaged", **self._details)
+            for name, rough in zip(other.schema.names, other.columns, strict=True):
+                if _is_wrapped(batch.column(name), rough):
                     raise SchemaError(
                         f"column {name!r} of {self._where} has timestamps (INT96) outside of the years that microseconds reach, 290308 BC "
                         "to 294246; replace them with the program that wrote the file",
@@ -343,7 +346,9 @@ def _holds(positions: np.ndarray, start: int, count: int) -> bool:
 
 def _pruning(opened: OpenFile, read_schema: Schema, places: Sequence[int | None], predicate: Predicate | None) -> Callable[[int], bool]:
     """Return a function that decides by the statistics of a row group whether it may have matching rows."""
-    usable = [] if predicate is None else _usable_columns(opened.schema, read_schema, places, predicate)
+    # The planner has compared the statistics of whole files. To parse a footer takes milliseconds, which only several row groups repay.
+    is_worthwhile = predicate is not None and opened.metadata.num_row_groups > 1
+    usable = _usable_columns(opened.schema, read_schema, places, predicate) if predicate is not None and is_worthwhile else []
     if predicate is None or not usable:
         return lambda _: True
     footer = opened.footer()

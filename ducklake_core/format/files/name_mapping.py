@@ -18,6 +18,8 @@ from ducklake_core.format.types.data_types import (
     INT16,
     INT32,
     INT64,
+    TIME,
+    TIME_NS,
     TIMESTAMP,
     TIMESTAMP_MS,
     TIMESTAMP_NS,
@@ -226,6 +228,9 @@ def accepted_types(wanted: DataType) -> tuple[DataType, ...]:
         return (TIMESTAMP_NS, TIMESTAMP, TIMESTAMP_MS, TIMESTAMP_S)
     if wanted in (TIMESTAMP_MS, TIMESTAMP_S):
         return (TIMESTAMP, TIMESTAMP_MS, TIMESTAMP_S)
+    if wanted == TIME:
+        # DuckDB reads nanoseconds of a file as TIME.
+        return (TIME, TIME_NS)
     return (wanted,)
 
 

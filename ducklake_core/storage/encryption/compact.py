@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -65,26 +66,48 @@ class Struct(dict[int, "tuple[int, Value]"]):
             self.pop(field, None)
 
 
-def read_struct(data: Bytes, start: int = 0) -> tuple[Struct, int]:
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The fields of a struct that are read; the others are skipped.
+
+    Attributes:
+        fields: Shapes of the fields that are structs or lists of structs, by field id; None reads a field completely.
+        convert: For structs in a list: called with the fields read so far of the struct around the list, and with each element, which is
+            not kept.
+    """
+
+    fields: Mapping[int, Shape | None]
+    convert: Callable[[Struct, Struct], None] | None = None
+
+
+def read_struct(data: Bytes, start: int = 0, shape: Shape | None = None) -> tuple[Struct, int]:
     """Return the struct that begins at a place, and the place after it.
 
     >>> read_struct(bytes.fromhex("1c1c000000"))
     ({1: (12, {1: (12, {})})}, 5)
+    >>> read_struct(bytes.fromhex("15021c1c000000"), shape=Shape({1: None}))
+    ({1: (8, 1)}, 7)
+
+    Args:
+        data: The bytes.
+        start: Where it begins.
+        shape: Fields to read; None for all.
 
     Raises:
         BadStructError: There is no such struct.
     """
     # Footers have up to a million fields, and the readers of the thrift package take a tenth of a millisecond for each.
     try:
-        return _read_struct(data, start, _MAX_DEPTH)
+        return _read_struct(data, start, _MAX_DEPTH, shape)
     except (IndexError, struct.error) as error:
         raise BadStructError(f"no Thrift struct at byte {start}: it is cut") from error
 
 
-def _read_struct(data: Bytes, at: int, depth: int) -> tuple[Struct, int]:
+def _read_struct(data: Bytes, at: int, depth: int, shape: Shape | None) -> tuple[Struct, int]:
     if depth == 0:
         raise BadStructError("structs are nested too deeply")
     found = Struct()
+    wanted = None if shape is None else shape.fields
     field = 0
     while True:
         head = data[at]
@@ -97,17 +120,69 @@ def _read_struct(data: Bytes, at: int, depth: int) -> tuple[Struct, int]:
             field, at = _read_number(data, at)
         code = head & 15
         value: Value
+        if wanted is not None and field not in wanted:
+            if code not in (_TRUE, _FALSE):
+                at = _skip(data, at, code, depth)
+            continue
         if 4 <= code <= 6 and (byte := data[at]) < 0x80:
             # Most fields are small numbers.
             value, at = (byte >> 1) ^ -(byte & 1), at + 1
+        elif code == 8 and (byte := data[at]) < 0x80 and at + byte < len(data):
+            value, at = bytes(data[at + 1 : at + 1 + byte]), at + 1 + byte
         elif code in (_TRUE, _FALSE):
             value = code == _TRUE
+        elif wanted is None:
+            value, at = _read_value(data, at, code, depth, None)
+        elif code == 9:
+            value, at = _read_list(data, at, depth - 1, wanted[field], found)
         else:
-            value, at = _read_value(data, at, code, depth)
+            value, at = _read_value(data, at, code, depth, wanted[field])
         found[field] = (_KINDS[code], value)
 
 
-def _read_value(data: Bytes, at: int, code: int, depth: int) -> tuple[Value, int]:
+def _skip(data: Bytes, at: int, code: int, depth: int) -> int:
+    """Return the place after a value that is not read."""
+    match code:
+        case 4 | 5 | 6:
+            while data[at] >= 0x80:
+                at += 1
+            return at + 1
+        case 8:
+            size, at = _read_varint(data, at)
+            if size > len(data) - at:
+                raise BadStructError(f"a string of {size} bytes at byte {at} goes beyond the end")
+            return at + size
+        case 12:
+            return _skip_struct(data, at, depth - 1)
+        case 9:
+            element, size, at = _list_head(data, at, depth - 1)
+            for _ in range(size):
+                at = at + 1 if element <= _FALSE else _skip(data, at, element, depth - 1)
+            return at
+        case 3:
+            return at + 1
+        case 7:
+            return at + 8
+        case _:
+            raise BadStructError(f"a field of Thrift type {code}, which Parquet does not use")
+
+
+def _skip_struct(data: Bytes, at: int, depth: int) -> int:
+    if depth <= 0:
+        raise BadStructError("structs are nested too deeply")
+    while head := data[at]:
+        at += 1
+        if head < 16:
+            at = _skip(data, at, 4, depth)
+        code = head & 15
+        if 4 <= code <= 6 and data[at] < 0x80:
+            at += 1
+        elif code not in (_TRUE, _FALSE):
+            at = _skip(data, at, code, depth)
+    return at + 1
+
+
+def _read_value(data: Bytes, at: int, code: int, depth: int, shape: Shape | None) -> tuple[Value, int]:
     match code:
         case 4 | 5 | 6:
             # All three are zigzag numbers; the type says only how large they may be.
@@ -118,9 +193,9 @@ def _read_value(data: Bytes, at: int, code: int, depth: int) -> tuple[Value, int
                 raise BadStructError(f"a string of {size} bytes at byte {at} goes beyond the end")
             return bytes(data[at : at + size]), at + size
         case 12:
-            return _read_struct(data, at, depth - 1)
+            return _read_struct(data, at, depth - 1, shape)
         case 9:
-            return _read_list(data, at, depth - 1)
+            return _read_list(data, at, depth - 1, shape, Struct())
         case 3:
             return (data[at] ^ 0x80) - 0x80, at + 1
         case 7:
@@ -132,22 +207,37 @@ def _read_value(data: Bytes, at: int, code: int, depth: int) -> tuple[Value, int
             raise BadStructError(f"a field of Thrift type {code}, which Parquet does not use")
 
 
-def _read_list(data: Bytes, at: int, depth: int) -> tuple[Items, int]:
-    if depth == 0:
+def _read_list(data: Bytes, at: int, depth: int, shape: Shape | None, around: Struct) -> tuple[Items, int]:
+    code, size, at = _list_head(data, at, depth)
+    convert = None if shape is None else shape.convert
+    values: list[Value] = []
+    for _ in range(size):
+        if 4 <= code <= 6 and (byte := data[at]) < 0x80:
+            values.append((byte >> 1) ^ -(byte & 1))
+            at += 1
+            continue
+        value, at = _read_value(data, at, code, depth, shape)
+        if convert is None:
+            values.append(value)
+        elif isinstance(value, Struct):
+            convert(around, value)
+    return Items(_KINDS.get(code, TType.STRUCT), values), at
+
+
+def _list_head(data: Bytes, at: int, depth: int) -> tuple[int, int, int]:
+    """Return the code and the number of a list's elements, and the place of the first."""
+    if depth <= 0:
         raise BadStructError("lists are nested too deeply")
     head = data[at]
     at += 1
     code, size = head & 15, head >> 4
     if size == 15:
         size, at = _read_varint(data, at)
-    # Every element takes at least a byte, so that a length that means nothing is found before memory is taken for it.
-    if size > len(data) - at or code not in _KINDS:
+    # Every element takes at least a byte, so that a length that means nothing is found before memory is taken for it. Writers such as
+    # fastparquet state no type for the elements of an empty list.
+    if size > len(data) - at or (size and code not in _KINDS):
         raise BadStructError(f"a list of {size} elements at byte {at} is none")
-    values: list[Value] = []
-    for _ in range(size):
-        value, at = _read_value(data, at, code, depth)
-        values.append(value)
-    return Items(_KINDS[code], values), at
+    return code, size, at
 
 
 def _read_number(data: Bytes, at: int) -> tuple[int, int]:
