@@ -294,7 +294,7 @@ def parse_footer(content: bytes, size: int, where: str) -> Footer:
     """
     try:
         found = _parsed(content, size, where, None)
-        if not all(found.orders):
+        if not all(found.orders or ()):
             # They come after the row groups.
             found = _parsed(content, size, where, found.orders)
     except (BadStructError, _DamageError) as error:
