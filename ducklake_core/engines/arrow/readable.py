@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -13,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ducklake_core.errors import UnsupportedFeatureError, UsageError
+from ducklake_core.errors import DuckLakeError, UnsupportedFeatureError, UsageError
 from ducklake_core.format import arguments
-from ducklake_core.format.types.schema import ArrowType, Schema, duckdb_type, from_arrow_schema
+from ducklake_core.format.types.schema import ArrowField, ArrowType, Schema, duckdb_type, from_arrow_field
 from ducklake_core.format.types.text import counted, one_line, shown
 
 if TYPE_CHECKING:
@@ -164,6 +165,7 @@ class Readable(ABC):
 _SHOWN_ROWS = 20
 _SHOWN_COLUMNS = 20
 _CELL = 40
+_NUMBER = re.compile(r"U?[A-Z]*INT|INTEGER|UINTEGER|DOUBLE|FLOAT|DECIMAL\(.*\)")
 _PLAN = ["explain_key", "explain_value"]
 """Columns of EXPLAIN, whose rows are long strings."""
 
@@ -184,7 +186,7 @@ def rows_text(rows: Readable, otherwise: str | None = None) -> str:
     if head[0] == _PLAN:
         return "\n".join(strings)
     widths = [max(map(len, column)) for column in zip(*head, *table, strict=True)]
-    right = [kind.rstrip(")(0123456789,").endswith(("INT", "INTEGER", "DOUBLE", "FLOAT", "DECIMAL")) for kind in head[1]]
+    right = [bool(_NUMBER.fullmatch(kind)) for kind in head[1]]
 
     def line(cells: Sequence[str]) -> str:
         padded = (cell.rjust(width) if at else cell.ljust(width) for cell, width, at in zip(cells, widths, right, strict=True))
@@ -206,15 +208,21 @@ def rows_html(rows: Readable) -> str:
 def _shown_cells(rows: Readable) -> tuple[tuple[list[str], list[str]], list[list[str]], str, list[str]]:
     """Return names and types of columns, the first rows, a line about the others, and the whole values of the last column."""
     found = rows.head(_SHOWN_ROWS + 1)
-    columns = from_arrow_schema(found.schema)
-    names = [_cell(column.name) for column in columns][:_SHOWN_COLUMNS]
-    kinds = [_cell(duckdb_type(column.type).upper()) for column in columns][:_SHOWN_COLUMNS]
+    fields = list(found.schema)[:_SHOWN_COLUMNS]
+    names, kinds = [_cell(field.name) for field in fields], [_cell(_shown_type(field)) for field in fields]
     values = [column.slice(0, _SHOWN_ROWS).to_pylist() for column in found.columns[:_SHOWN_COLUMNS]]
     note = f"first {_SHOWN_ROWS} rows" if found.num_rows > _SHOWN_ROWS else counted(found.num_rows, "row")
     if len(found.column_names) > _SHOWN_COLUMNS:
         note += f", first {_SHOWN_COLUMNS} of {len(found.column_names)} columns"
     cells = [["NULL" if value is None else _cell(str(value)) for value in row] for row in zip(*values, strict=True)]
     return (names, kinds), cells, note, list(map(str, values[-1]))
+
+
+def _shown_type(field: ArrowField) -> str:
+    try:
+        return duckdb_type(from_arrow_field(field).type).upper()
+    except DuckLakeError:
+        return str(field.type)
 
 
 def _cell(text: str) -> str:

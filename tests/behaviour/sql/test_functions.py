@@ -153,6 +153,7 @@ def test_results_show_their_first_rows(lake_and_duckdb: tuple[DuckLake, Oracle],
     assert "<th>b<br><small>VARCHAR</small></th>" in query._repr_html_()
     assert "<td>4</td><td>X</td>" in query._repr_html_()
     assert repr(lake.sql("FROM t")).endswith("first 20 rows")
+    assert repr(lake.sql("SELECT MAP {'a': 1} AS m, 5::UHUGEINT AS h")).splitlines()[3].split() == ["[('a',", "1)]", "5"]
     assert repr(lake.sql("SELECT error('no') FROM t")).startswith("<Query at snapshot")
     with lake.transaction() as tx:
         staged = tx.sql("SELECT id FROM lake.current_snapshot()")
