@@ -1,4 +1,4 @@
-"""The code on the pages of the documentation runs as it stands; what needs Spark or a server is in tests/spark and tests/dagster."""
+"""The code on the pages of the documentation runs as a reader types it; tests/spark and tests/dagster run pages that need more."""
 
 from __future__ import annotations
 
@@ -7,19 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.support import page_servers
-from tests.support.page_setups import SETUPS
-from tests.support.pages import DOCS, Reader, pages, run_python
+from tests.support.pages import DOCS, Reader, pages
 
-# tests/behaviour/sql and tests/behaviour/foreign_files run these.
-ELSEWHERE = ["how-to/from-delta-and-iceberg.md", "reference/sql.md"]
-FREE = [page for page in pages("plain") if page not in (*SETUPS, *ELSEWHERE)]
-
-
-@pytest.mark.parametrize("page", SETUPS)
-def test_examples_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    setup = SETUPS[page]()
-    run_python(DOCS / page, setup.names, setup.replaced)
+# tests/behaviour/foreign_files runs the other one.
+FREE = [page for page in pages("plain") if page != "how-to/from-delta-and-iceberg.md"]
 
 
 @pytest.mark.parametrize("page", FREE)

@@ -22,7 +22,6 @@ import subprocess
 import sys
 import tempfile
 import types
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -88,28 +87,6 @@ def _kind(found: list[Block]) -> Kind:
     if "SparkSession" in code:
         return "spark"
     return "dagster" if re.search("(?:import|from) dagster|ducklake_dagster", code) else "plain"
-
-
-def run_python(page: Path, names: Mapping[str, object] | None = None, replaced: Mapping[str, str] | None = None) -> dict[str, object]:
-    """Run the Python of a page that needs names, or servers, that it does not define.
-
-    Args:
-        page: The page.
-        names: Names that the page takes for granted.
-        replaced: Strings of the page, such as addresses of servers, and their replacements.
-    """
-    module = types.ModuleType(f"page_{page.stem}")
-    module.__dict__.update(names or {})
-    for block in all_blocks(page):
-        if block.language == "python":
-            code = block.code
-            for old, new in (replaced or {}).items():
-                code = code.replace(old, new)
-            if block.file is not None:
-                Path(block.file).write_text(code)
-                continue
-            exec(compile("\n" * block.above + code, str(page), "exec", dont_inherit=True), module.__dict__)
-    return module.__dict__
 
 
 class Reader:
