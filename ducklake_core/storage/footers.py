@@ -304,7 +304,7 @@ def parse_footer(content: bytes, size: int, where: str) -> Footer:
 
 @dataclass(slots=True)
 class _Parsed:
-    """What was parsed of a footer: row groups are converted one by one, as the tree of a footer takes much memory.
+    """The parsed part of a footer. Row groups are converted one at a time, because the tree of a footer takes much memory.
 
     Attributes:
         end: Place in the file where its data ends.

@@ -21,7 +21,7 @@ from tests.support.scans import assert_same_rows
 
 @dataclass
 class Examined:
-    """What became of a file.
+    """The outcome of a file.
 
     Attributes:
         rejected: Why it was not added; empty if it was.
