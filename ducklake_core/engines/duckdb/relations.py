@@ -117,11 +117,12 @@ class TableDataset(pds.Dataset):  # type: ignore[misc]
         return pa.RecordBatchReader.from_batches(pa.schema([self._schema.field(name) for name in columns]), batches)
 
 
-def explained_table(source: TableSource, number: int) -> pa.Table:
-    """Return an empty table with a table's columns, each under a name that states the number of the table and its index."""
+def explained_table(source: TableSource, number: int) -> pds.Dataset:
+    """Return an empty dataset with a table's columns, each under a name that states the number of the table and its index."""
     named = [one.with_name(f"t{number}{one.name}") for one in _shared_schema(source.columns)]
     # Schema.empty_table() has no values of extension types in lists.
-    return pa.Table.from_batches([], pa.schema(named))
+    # DuckDB 2.0 pushes filters down to datasets, but not to tables.
+    return pds.dataset(pa.Table.from_batches([], pa.schema(named)))
 
 
 def _filtered(batch: pa.RecordBatch, columns: Sequence[str], condition: Any) -> Iterator[pa.RecordBatch]:
