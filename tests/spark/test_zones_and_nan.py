@@ -95,3 +95,20 @@ def test_every_nan_is_found_and_is_one_key(sqlite_address: LakeAddress, spark: S
     assert query.to_spark(spark).collect()[0]["n"] == 3
     lake.table("t").upsert(spark.createDataFrame([(100, float("nan")), (101, 0.0)], "i bigint, x double"), on="x")
     assert sorted(lake.table("t").scan(["i"]).to_arrow().column("i").to_pylist()) == [5, 100, 101]
+
+
+@pytest.mark.slow
+def test_patterns_mean_the_same_in_spark(spark: SparkSession, sqlite_address: LakeAddress) -> None:
+    values = ["a%b", "a\\b", "A_B", "a_b", "axb", None, "\\", "%", "\xc4B"]
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    lake.create_table_as("t", pa.table({"x": values}))
+    patterns = (
+        "LIKE 'a\\%b'", "LIKE '%\\%'", "LIKE '\\'", "ILIKE 'A_b'", "ILIKE 'a\\_b'", "NOT ILIKE '\xe4%'",
+        "LIKE 'a\\_b' ESCAPE '\\'", "LIKE 'a!%b' ESCAPE '!'",
+    )  # fmt: skip
+    with attached(sqlite_address) as duck:
+        for pattern in patterns:
+            wanted = sorted(value for (value,) in duck.rows(f"SELECT x FROM t WHERE x {pattern}"))
+            scan = lake.table("t").scan(where=f"x {pattern}")
+            assert sorted(scan.to_arrow().column("x").to_pylist()) == wanted, pattern
+            assert sorted(row.x for row in scan.to_spark(spark).collect()) == wanted, pattern

@@ -765,8 +765,8 @@ def _call(call: Call, batch: pa.RecordBatch) -> TypedArray:
             return of_text(function, values[0])
         case _ if function in TIME_PARTS:
             return time_part(function, values[0], rows)
-        case "like" | "starts_with":
-            return matching(function, values[0], values[1])
+        case "like" | "ilike" | "starts_with":
+            return matching(function, *values)
         case "replace" | "substring":
             return with_constants(function, values)
         case "nullif":

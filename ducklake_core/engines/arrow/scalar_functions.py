@@ -618,17 +618,41 @@ def with_constants(function: str, values: Sequence[TypedArray]) -> TypedArray:
     return TypedArray(pc.utf8_slice_codeunits(subject, start - 1, None if length is None else start - 1 + length), VARCHAR)
 
 
-def matching(function: str, value: TypedArray, pattern: TypedArray) -> TypedArray:
-    """Compute ``LIKE`` without an escape character, or ``starts_with``; the pattern is a constant."""
+def matching(function: str, value: TypedArray, pattern: TypedArray, escape: TypedArray | None = None) -> TypedArray:
+    """Compute ``LIKE``, ``ILIKE`` or ``starts_with``; the pattern and the escape character are constants.
+
+    Args:
+        function: The function.
+        value: The strings.
+        pattern: The pattern, or the prefix.
+        escape: Character that makes the next character of the pattern an ordinary one. Default: none.
+    """
     subject = _only_text(value, function)
-    if pattern.is_null:
+    if pattern.is_null or (escape is not None and escape.is_null):
         return TypedArray(pa.nulls(len(subject), pa.bool_()), BOOLEAN)
-    if pattern.text is None:
+    if pattern.text is None or (escape is not None and escape.text is None):
         raise UnsupportedFeatureError(f"{function}() with a string that is not a constant")
     if function == "starts_with":
         return TypedArray(pc.starts_with(subject, pattern.text), BOOLEAN)
-    # In Arrow's LIKE a backslash escapes; in DuckDB it is an ordinary character without an ESCAPE clause.
-    return TypedArray(pc.match_like(subject, pattern.text.replace("\\", "\\\\")), BOOLEAN)
+    text = _arrow_pattern(pattern.text, "" if escape is None else str(escape.text))
+    if function == "ilike":
+        subject, text = pc.utf8_lower(subject), pc.utf8_lower(pa.scalar(text)).as_py()
+    return TypedArray(pc.match_like(subject, text), BOOLEAN)
+
+
+def _arrow_pattern(pattern: str, escape: str) -> str:
+    """Return a pattern as Arrow reads it: a backslash always escapes there, in DuckDB only the character of an ESCAPE clause does."""
+    if len(escape) > 1:
+        raise UnsupportedFeatureError("an ESCAPE of several characters")
+    found: list[str] = []
+    letters = iter(pattern)
+    for letter in letters:
+        is_escaped = letter == escape
+        plain = next(letters, None) if is_escaped else letter
+        if plain is None:
+            raise UnsupportedFeatureError("a pattern that ends with its escape character")
+        found.append("\\" + plain if plain == "\\" or (is_escaped and plain in "%_") else plain)
+    return "".join(found)
 
 
 def _only_text(value: TypedArray, function: str) -> Any:

@@ -675,6 +675,8 @@ class _ScalarParser:
         match node:
             case exp.StartsWith():
                 return self.call("starts_with", node.this, node.expression)
+            case exp.Escape(this=exp.Like() | exp.ILike() as like) if constant_of(like.expression) and constant_of(node.expression):
+                return self.call(_pattern_function(like), like.this, like.expression, node.expression)
             case _ if (part := part_of(node)) is not None:
                 return self.call(*part)
             case _ if (test := special_test(node))[1] is not None:
@@ -757,8 +759,8 @@ class _ScalarParser:
     def comparison(self, node: exp.Expression) -> Scalar:
         if isinstance(node, exp.Is) and isinstance(node.expression, exp.Boolean):
             return self.is_boolean(self.scalar(node.this), value=bool(node.expression.this))
-        if isinstance(node, exp.Like):
-            return self.call("like", node.this, node.expression)
+        if isinstance(node, exp.Like) or (isinstance(node, exp.ILike) and constant_of(node.expression) is not None):
+            return self.call(_pattern_function(node), node.this, node.expression)
         operator = operator_of(node)
         if operator is not None:
             return Compare(left=self.scalar(node.this), operator=operator, right=self.scalar(node.expression))
@@ -769,6 +771,10 @@ class _ScalarParser:
         if needs_sql(predicate):
             raise _Obstacle(_as_written(node))
         return Test(predicate=predicate)
+
+
+def _pattern_function(node: exp.Expression) -> str:
+    return "ilike" if isinstance(node, exp.ILike) else "like"
 
 
 def compare(schema: Schema, column: str | tuple[str, ...], operator: Operator, value: object) -> Predicate:

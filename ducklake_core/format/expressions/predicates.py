@@ -22,7 +22,7 @@ TIME_PARTS = ("year", "quarter", "month", "week", "day", "dayofweek", "isodow", 
 """Functions that return a part of a date or time as an integer."""
 FUNCTIONS = frozenset(
     {"+", "-", "*", "/", "//", "%", "negate", "abs", "floor", "ceil", "||", "concat", "upper", "lower", "length", "trim", "ltrim", "rtrim",
-     "replace", "substring", "coalesce", "nullif", "like", "starts_with", "uuid", "uuidv7", "random",
+     "replace", "substring", "coalesce", "nullif", "like", "ilike", "starts_with", "uuid", "uuidv7", "random",
      *TIME_PARTS}
 )  # fmt: skip
 

@@ -191,13 +191,21 @@ def expression_sql(sql: str, dialect: Dialect) -> str:
     """
     if dialect == "duckdb":
         return sql
-    if "\\" in sql and "LIKE" in sql.upper():
-        # A backslash escapes in Spark's LIKE and is an ordinary character in DuckDB's.
-        raise UnsupportedFeatureError(f"LIKE with a backslash has no equivalent in Spark: {sql!r}", expression=sql)
     import sqlglot
+    from sqlglot import exp
+
+    def escaped(node: exp.Expression) -> exp.Expression:
+        # A backslash escapes in Spark's LIKE unless another character does. In DuckDB's it is an ordinary character.
+        if not isinstance(node, exp.Like | exp.ILike) or isinstance(node.parent, exp.Escape):
+            return node
+        pattern = node.expression
+        is_plain = isinstance(pattern, exp.Literal) and "\\" not in pattern.name
+        unused = next(letter for letter in ("\x01", "\x02", "\x03", *map(chr, range(4, 200))) if letter not in pattern.name)
+        return node if is_plain else exp.Escape(this=node.copy(), expression=exp.Literal.string(unused))
 
     try:
-        return sqlglot.transpile(sql, read="duckdb", write=dialect, unsupported_level=sqlglot.ErrorLevel.RAISE)[0]
+        tree = sqlglot.parse_one(sql, read="duckdb").transform(escaped)
+        return tree.sql(dialect=dialect, unsupported_level=sqlglot.ErrorLevel.RAISE)
     except sqlglot.errors.SqlglotError as problem:
         raise UnsupportedFeatureError(f"Spark cannot evaluate {sql!r}: {problem}", expression=sql) from problem
 

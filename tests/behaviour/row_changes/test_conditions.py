@@ -26,6 +26,8 @@ CONDITIONS = (
     "NOT (k % 3 = 0)", "d + 1 = DATE '1970-01-02'", "k / 2 = 1.5", "k - 1 BETWEEN 1 AND 2", "if(k > 3, s, 'q') = 'q'",
     "CAST(k AS VARCHAR) = '3'",
     "rowid % 2 = 0", "lower(s) IN ('a', 'b')", "s < upper(s)", "k % 0 = 1", "(k = 3) = true",
+    "s ILIKE 'b'", "s NOT ILIKE 'A%'", "s || '\\_' ILIKE 'b\\_'", "s || '%' LIKE 'a!%' ESCAPE '!'",
+    "s || '\\' ILIKE 'D\\\\' ESCAPE '\\'", "s ILIKE NULL",
 )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ducklake_core.errors import DuckLakeError, NotFoundError, UnsupportedFeatureError, UsageError
+from ducklake_core.errors import DuckLakeError, NotFoundError, UsageError
 from ducklake_core.format.expressions.conditions import bind
 from ducklake_core.format.expressions.parser import to_sql
 from ducklake_core.format.expressions.predicates import Not, SqlExpression, StartsWith, references
@@ -112,7 +112,6 @@ def test_a_predicate_of_another_table_raises() -> None:
         bind(predicate, other)
 
 
-def test_a_backslash_in_like_means_something_else_to_spark() -> None:
-    predicate = bind("s.x LIKE 'a\\_%b'", SCHEMA)
-    with pytest.raises(UnsupportedFeatureError, match="backslash"):
-        to_sql(predicate, "spark")
+def test_a_backslash_in_like_is_an_ordinary_character_in_spark() -> None:
+    assert to_sql(bind("s.x LIKE 'a\\_%b'", SCHEMA), "spark").endswith(r"LIKE 'a\\_%b' ESCAPE '\001')")
+    assert "ESCAPE" not in to_sql(bind("s.x LIKE 'a_%b'", SCHEMA), "spark")
