@@ -104,6 +104,7 @@ def test_this_process_writes_local_rows(sqlite_address: LakeAddress, spark: Any,
         spark.range(2).selectExpr("explode(sequence(1, 1000000)) AS k"),
         spark.range(2).select(doubled("id").alias("k")),
         spark.createDataFrame([(1,)], "k long"),
+        spark.sql("SELECT array(struct(NULL AS n)) AS k"),
         spark.range(2).crossJoin(spark.range(3).toDF("other")),
     ):
         assert write.local_rows(frame) is None

@@ -69,6 +69,7 @@ LOCAL_LEAVES = frozenset({"LocalRelation", "Range", "OneRowRelation"})
 """Leaves of a plan whose rows the driver has or computes."""
 _NARROW = frozenset({"Project", "Filter", "Union", "LocalLimit", "GlobalLimit", "Repartition", "RepartitionByExpression", "OneRowRelation"})
 """Nodes of a plan that return no more rows than they receive."""
+_PLAIN_TYPES = (BooleanType, NumericType, StringType, BinaryType, DateType, TimestampType, TimestampNTZType)
 _MAX_LEAVES = 16
 _LOCAL_BYTES = 8 << 20
 """Maximum size of local data that this process writes."""
@@ -438,9 +439,10 @@ def local_rows(df: DataFrame) -> pa.Table | None:
     """Return the rows of a frame whose plan shows that they are few and that the driver has them: local data, or a short range.
 
     For few rows, starting Python workers takes most of the time of a write. Plans with other nodes, such as files, joins, ``explode`` and
-    Python functions, return None without being computed.
+    Python functions, and frames with nested columns, return None without being computed.
     """
-    if is_connect(df.sparkSession):
+    # Spark converts some nested types in Python workers only.
+    if is_connect(df.sparkSession) or not all(isinstance(field.dataType, _PLAIN_TYPES) for field in df.schema):
         return None
     execution = df._jdf.queryExecution()  # noqa: SLF001 - Python has no other way to the plan
     leaves = execution.analyzed().collectLeaves()
