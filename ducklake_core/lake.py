@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
@@ -380,9 +381,27 @@ class DuckLake:
             self._reject_view(name, at)
             raise
 
+    def progress(self, callback: ProgressCallback | None) -> AbstractContextManager[None]:
+        """Report the progress of writes, updates, merges, restores and undrops in a block: ``with lake.progress(print): ...``.
+
+        Counts rows while this process writes them to files; Spark reports its own progress. Maintenance operations, :meth:`copy_to` and
+        :meth:`move_data` report their steps to their argument ``progress``.
+
+        Args:
+            callback: Called with a :class:`Progress` for each step of at most 65,536 rows. None reports nothing. An exception that it
+                raises ends the operation, which then changes nothing.
+
+        Raises:
+            UsageError: ``callback`` is not a function.
+        """
+        from ducklake_core.maintenance.request import ProgressMeter
+
+        meter = ProgressMeter(callback)
+        return nullcontext() if callback is None else _counting_rows(meter)
+
     @property
     def holds(self) -> Holds:
-        """Named holds on snapshots. A held snapshot does not expire."""
+        """Named holds on snapshots. A held snapshot does not expire. Read it by name: ``lake.table("t", at="month end")``."""
         return Holds(self._database, self._info)
 
     def write(  # noqa: PLR0913 - one call says everything about one commit
@@ -2113,6 +2132,25 @@ class DuckLake:
         arguments.check_commit(commit, arguments.COMMIT_MESSAGE)
         meter = ProgressMeter(progress)
         return check_lake(self._database, self._info, self._storage, level=level, repair=repair, progress=meter, commit=commit)
+
+
+@contextmanager
+def _counting_rows(meter: ProgressMeter) -> Iterator[None]:
+    """Report the rows that writers of the block write, which may be several at a time."""
+    from ducklake_core.engines.arrow.writer import ON_ROWS
+
+    lock = Lock()
+    meter.begin("write", "write rows", "rows", None)
+
+    def count(rows: int) -> None:
+        with lock:
+            meter.advance(rows)
+
+    token = ON_ROWS.set(count)
+    try:
+        yield
+    finally:
+        ON_ROWS.reset(token)
 
 
 def _compared(lake: DuckLake, copy: DuckLake, progress: ProgressMeter) -> int:

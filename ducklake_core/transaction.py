@@ -66,6 +66,7 @@ from ducklake_core.staging.arguments import (
     WriteMode,
     WriteRequest,
     check_keys,
+    checked_at,
     missing_columns_of,
     resolve_at,
 )
@@ -784,7 +785,7 @@ class Transaction:
             NotFoundError: The snapshot does not exist or has expired, or it does not have the table.
             UsageError: The columns have changed since, and ``columns`` is not given.
         """
-        at = arguments.optional(arguments.snapshot, "at", at)
+        at = checked_at(at)
         arguments.optional(partial(arguments.choice, choices=("now", "then")), "columns", columns)
         if self._is_done("restore", name, at, columns):
             return
@@ -912,7 +913,7 @@ class Transaction:
             NotFoundError: No table of this name was dropped, every snapshot that shows it has expired, or its schema was dropped.
             AlreadyExistsError: A table or view has the name.
         """
-        at, new_name = arguments.optional(arguments.snapshot, "at", at), arguments.optional(arguments.filled, "new_name", new_name)
+        at, new_name = checked_at(at), arguments.optional(arguments.filled, "new_name", new_name)
         if self._is_done("undrop", name, at, new_name):
             return
         with self._whole_or_nothing(), self._lake.reader() as reader:
@@ -933,7 +934,7 @@ class Transaction:
             at: Snapshot id, or a time (:data:`At`).
             spark: Spark session whose executors do the work. Default: this process does it.
         """
-        at = arguments.optional(arguments.snapshot, "at", at)
+        at = checked_at(at)
         if self._is_done("restore lake", "main", at, is_schema=True):
             return
         catalog = self._catalog

@@ -17,7 +17,7 @@ import pyarrow.dataset as pa_dataset
 import pyarrow.json as pa_json
 import typer
 
-from ducklake_core.cli.output import flush, print_json, print_lines, print_rows, print_table
+from ducklake_core.cli.output import flush, print_json, print_lines, print_rows, print_table, progress_bar
 from ducklake_core.cli.session import (
     At,
     Author,
@@ -100,17 +100,18 @@ def load(
         raise UsageError(f"the files have different formats ({', '.join(sorted(formats))}): load them one format at a time")
     with opened(context, read_only=False) as lake:
         rows = _rows_of_files(files, formats.pop(), _stored_types(lake, into))
-        result = lake.write(
-            into,
-            rows,
-            mode=mode,
-            where=where,
-            on=() if on is None else column_names(on),
-            partition_by=() if partition_by is None else keys(partition_by),
-            author=author,
-            message=message,
-            extra_info=extra_info,
-        )
+        with progress_bar(as_json=as_json) as progress, lake.progress(progress):
+            result = lake.write(
+                into,
+                rows,
+                mode=mode,
+                where=where,
+                on=() if on is None else column_names(on),
+                partition_by=() if partition_by is None else keys(partition_by),
+                author=author,
+                message=message,
+                extra_info=extra_info,
+            )
         if as_json:
             print_json(result)
         else:

@@ -208,7 +208,7 @@ def restore(
 
     Example: ducklake restore sales.orders --at 42
     """
-    with opened(context, read_only=False) as lake:
+    with opened(context, read_only=False) as lake, progress_bar(as_json=as_json) as progress, lake.progress(progress):
         moment = snapshot_at(at)
         if table is not None:
             result: Any = lake.table(table).restore(
@@ -218,10 +218,10 @@ def restore(
             raise UsageError("--columns is for one table; a restore of the whole lake restores the columns too")
         else:
             result = lake.restore(moment, author=author, message=message, extra_info=extra_info)
-        if as_json:
-            print_json(result)
-        else:
-            write("nothing to change\n" if result is None else f"{result}\n")
+    if as_json:
+        print_json(result)
+    else:
+        write("nothing to change\n" if result is None else f"{result}\n")
 
 
 def undrop(
@@ -242,7 +242,8 @@ def undrop(
     Example: ducklake undrop sales.orders --as orders_before
     """
     with opened(context, read_only=False) as lake:
-        made = lake.undrop_table(table, at=snapshot_at(at), new_name=new_name, author=author, message=message, extra_info=extra_info)
+        with progress_bar(as_json=as_json) as progress, lake.progress(progress):
+            made = lake.undrop_table(table, at=snapshot_at(at), new_name=new_name, author=author, message=message, extra_info=extra_info)
         info = made.info()
         if as_json:
             print_json(info)

@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
+from ducklake_core.catalog.reading.options import read_holds
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.commit.request import CommitMessage
 from ducklake_core.errors import UsageError
@@ -15,7 +16,7 @@ from ducklake_core.format import arguments
 from ducklake_core.format.expressions.conditions import Column, Condition
 from ducklake_core.format.expressions.predicates import Predicate
 from ducklake_core.format.state import Snapshot, TableState
-from ducklake_core.format.types.names import storable
+from ducklake_core.format.types.names import folded, storable
 from ducklake_core.format.types.text import shown
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ A stream, such as a pyarrow RecordBatchReader, is read once; appends and overwri
 """
 
 At: TypeAlias = int | datetime | str | None
-"""A snapshot: an id, a time for the last snapshot at or before it, or None for the newest.
+"""A snapshot: an id, a time for the last snapshot at or before it, the name of a hold (:attr:`DuckLake.holds`), or None for the newest.
 
 A time is a datetime with a zone, or a string such as ``"2026-01-31 12:00:00+00:00"`` or ``"2026-01-31"``. A string without a zone is read
 in the effective time zone (``TZ``, otherwise that of the machine), as in SQL; a date is its midnight.
@@ -84,12 +85,26 @@ class CommitOptions(CommitMessage, total=False):
     commit_id: str | None
 
 
+def checked_at(at: At) -> At:
+    """Return an ``at`` argument before the catalog is read: a time in UTC, and a string that is no time as the name of a hold.
+
+    Raises:
+        UsageError: ``at`` is neither an id, a time nor a string.
+    """
+    try:
+        return None if at is None else arguments.snapshot("at", at)
+    except UsageError:
+        if not isinstance(at, str):
+            raise
+        return storable("at", at)
+
+
 def resolve_at(reader: CatalogReader, at: At) -> Snapshot:
-    """Return the snapshot of an ``at`` argument: the newest for None, otherwise by id or time.
+    """Return the snapshot of an ``at`` argument: the newest for None, otherwise by id, time or name of a hold.
 
     Args:
         reader: The catalog.
-        at: Snapshot id, time, or None.
+        at: Snapshot id, time, name of a hold, or None.
 
     Raises:
         UsageError: ``at`` is neither an id nor a time.
@@ -97,7 +112,14 @@ def resolve_at(reader: CatalogReader, at: At) -> Snapshot:
     """
     if at is None:
         return reader.latest_snapshot()
-    wanted = arguments.snapshot("at", at)
+    try:
+        wanted = arguments.snapshot("at", at)
+    except UsageError:
+        holds = read_holds(reader.connection, reader.catalog) if isinstance(at, str) else ()
+        held = next((hold for hold in holds if folded(hold.name) == folded(str(at))), None)
+        if held is None:
+            raise
+        wanted = held.snapshot_id
     return reader.snapshot(timestamp=wanted) if isinstance(wanted, datetime) else reader.snapshot(version=wanted)
 
 

@@ -6,9 +6,10 @@ import json
 import re
 import sys
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import asdict
 from typing import Self
 
@@ -48,6 +49,8 @@ _CARRIED = re.compile(_MARK + r'(\{"code".*?\})(?=\s*(?:$|\n))', re.MULTILINE)
 _MESSAGE_CHARACTERS = 1500
 
 PartitionValues = tuple[str | None, ...]
+ON_ROWS: ContextVar[Callable[[int], None] | None] = ContextVar("ducklake_on_rows", default=None)
+"""Function that is called with the number of rows of each step of writers that are created in its context (``DuckLake.progress``)."""
 
 
 class DatasetWriter:
@@ -85,6 +88,7 @@ class DatasetWriter:
         self._step_bytes = SORTED_BYTES if self._sorts_input else min(_GATHERED_INPUT_BYTES, state.options.target_file_size)
         self._step_rows = sys.maxsize if self._sorts_input else _GATHERED_ROWS
         self._encoder = ThreadPoolExecutor(max_workers=1, thread_name_prefix="parquet-encoder")
+        self._on_rows = ON_ROWS.get()
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Add rows; columns are found by name, and cast to the table's types.
@@ -156,6 +160,8 @@ class DatasetWriter:
                 self._split(self._checked(fitted(batch, self._state, first_row=self._next_row)))
             if self._next_row is not None:
                 self._next_row += batch.num_rows
+        if self._on_rows is not None:
+            self._on_rows(sum(batch.num_rows for batch in batches))
 
     def _write_sorted(self, batch: pa.RecordBatch) -> None:
         """Write rows in their sort order to files of their own, because another step begins with smaller values again."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from ducklake_core import DuckLake
+from ducklake_core import DuckLake, Progress
 from ducklake_core.errors import AlreadyExistsError, CommitConflictError, NotFoundError, UsageError
 from ducklake_core.transaction import Transaction
 from tests.support.oracle import LakeAddress, Oracle, attached
@@ -346,3 +346,32 @@ def test_on_spark(small: DuckLake, sqlite_address: LakeAddress, spark: SparkSess
     with attached(sqlite_address) as duck:
         assert [duck.rows(query.format("")) for query in EVERYTHING] == seen
     small.close()
+
+
+def test_long_calls_report_their_progress(sqlite_address: LakeAddress) -> None:
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    found: list[Progress] = []
+    with lake.progress(found.append):
+        lake.write("t", pa.table({"id": range(200_000)}))
+        assert [now.done for now in found] == [0, 65_536, 131_072, 196_608, 200_000]
+        lake.table("t").update({"id": "id + 1"}, where="id < 1000")
+        assert found[-1].done == 201_000
+        lake.table("t").delete("true")
+        lake.table("t").restore(at=1)
+        assert found[-1].done == 401_000
+        lake.drop_table("t")
+        lake.undrop_table("t")
+        assert (found[-1].done, found[-1].unit) == (601_000, "rows")
+    lake.table("t").append(pa.table({"id": range(100_000)}))
+    assert found[-1].done == 601_000
+
+    def stop(now: Progress) -> None:
+        if now.done:
+            raise KeyboardInterrupt
+
+    with lake.progress(stop), pytest.raises(KeyboardInterrupt):
+        lake.table("t").append(pa.table({"id": range(100_000)}))
+    assert lake.table("t").count() == 300_000
+    assert lake.check(level="footers").is_sound
+    with pytest.raises(UsageError, match="progress must be a function"):
+        lake.progress(5)  # type: ignore[arg-type]

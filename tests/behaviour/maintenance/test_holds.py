@@ -211,3 +211,13 @@ def test_a_hold_and_an_expiry_at_once(lake: DuckLake, monkeypatch: pytest.Monkey
     other.close()
     assert results
     assert is_held == any(snapshot.id == newest - 1 for snapshot in lake.snapshots())
+
+
+def test_snapshots_are_read_by_the_name_of_a_hold(lake: DuckLake) -> None:
+    lake.holds.add("Month end", 3)
+    assert values(lake, "month END") == values(lake, 3) == [1]  # type: ignore[arg-type]
+    assert lake.at("Month end").snapshot.id == lake.snapshot("Month end").id == 3
+    lake.table("t").restore(at="Month end")
+    assert lake.table("t").to_arrow()["a"].to_pylist() == [1]
+    with pytest.raises(UsageError, match=r"at must be the id of a snapshot, .*not 'year end'"):
+        lake.table("t", at="year end")

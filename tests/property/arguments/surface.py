@@ -96,6 +96,7 @@ _VALID: Mapping[str, Mapping[str, Any]] = {
     "merge": {"on": ["id"]},
     "apply_changes": {"changes": None, "on": ["id"]},
     "sql": {"sql": "DELETE FROM t WHERE id = 1"},
+    "progress": {"callback": None},
     "purge": {"where": "id = 1"},
     "copy_to": {"catalog": None},
     "move_data": {"data_path": None, "copy_files": True},
