@@ -1882,7 +1882,7 @@ class DuckLake:
             UsageError: Holds keep snapshots, or the option ``auto_compact`` of the table is false. Nothing was changed.
             NotFoundError: There is no such table.
         """
-        from ducklake_core.maintenance.checkpoint import PurgeResult, check_no_holds, purge
+        from ducklake_core.maintenance.checkpoint import PurgeResult, holds_in_the_way, purge
         from ducklake_core.maintenance.groups import name_of
 
         arguments.check_flags(dry_run=dry_run)
@@ -1899,9 +1899,12 @@ class DuckLake:
                 f"table={name!r})",
                 table=name,
             )
-        check_no_holds(self._database)
+        held = holds_in_the_way(self._database)
         if dry_run:
-            return PurgeResult(dry_run=True, table=name, rows_deleted=opened.scan(where=where).count())
+            remains = () if held is None else (held.message,)
+            return PurgeResult(dry_run=True, table=name, rows_deleted=opened.scan(where=where).count(), remains=remains)
+        if held is not None:
+            raise held
         deleted = opened.delete(where, **commit)
         return purge(
             self._database,

@@ -159,7 +159,7 @@ def _storage(lake: DuckLake) -> Probe:
     try:
         size = lake.storage.size(file[0])
     except NotFoundError as error:
-        advice = "if the files were moved, store their directory: ducklake move NEW_PATH; otherwise run ducklake check --level footers"
+        advice = "check the data path; if the files were moved, store the new one: ducklake move NEW_PATH"
         return Probe(name="storage", outcome="failed", message=str(error), advice=advice)
     if size != file[1]:
         message = f"{printable(file[0])} has {size} bytes, but {file[1]} in the catalog"

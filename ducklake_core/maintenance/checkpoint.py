@@ -157,7 +157,7 @@ class PurgeResult(MaintenanceResult):
     """The plan or outcome of a purge, operation by operation.
 
     Attributes:
-        dry_run: Whether this is only the plan: ``rows_deleted`` is the number of rows to delete, and no operation is planned.
+        dry_run: Whether this is only the plan: ``rows_deleted`` is the number of rows to delete, and ``remains`` lists holds.
         table: ``schema.table``.
         rows_deleted: Number of rows that were deleted by this call.
         verbs: One entry per operation, in order.
@@ -188,7 +188,8 @@ class PurgeResult(MaintenanceResult):
     def _lines(self, most: int | None) -> list[str]:
         if self.dry_run:
             rows = f"{counted(self.rows_deleted, 'row')} of {self.table}"
-            return [f"would delete {rows}, expire all snapshots but the newest, and delete all files that contain the rows"]
+            plan = f"would delete {rows}, expire all snapshots but the newest, and delete all files that contain the rows"
+            return [*self.remains, plan]
         lines = [f"deleted {counted(self.rows_deleted, 'row')} of {self.table}"]
         for one in self.verbs:
             if one.result is None:
@@ -204,23 +205,20 @@ class PurgeResult(MaintenanceResult):
         return lines
 
 
-def check_no_holds(database: Database) -> None:
-    """Raise an error if a hold keeps a snapshot.
-
-    Raises:
-        UsageError: Holds keep snapshots. The message names them.
-    """
+def holds_in_the_way(database: Database) -> UsageError | None:
+    """Return the error about holds that keep snapshots; None if there are none."""
     with database.read() as connection:
         holds = read_holds(connection, database.tables)
         now = database.now(connection)
     kept = [hold for hold in holds if not hold.is_over(now)]
-    if kept:
-        names = ", ".join(f"{hold.name!r} (snapshot {hold.snapshot_id})" for hold in kept)
-        raise UsageError(
-            f"Nothing was purged, because holds keep snapshots that may contain the rows: {names}. Remove them with "
-            "lake.holds.remove(name), or wait until they end",
-            holds=", ".join(hold.name for hold in kept),
-        )
+    if not kept:
+        return None
+    names = ", ".join(f"{hold.name!r} (snapshot {hold.snapshot_id})" for hold in kept)
+    return UsageError(
+        f"Nothing was purged, because holds keep snapshots that may contain the rows: {names}. Remove them with "
+        "lake.holds.remove(name), or wait until they end",
+        holds=", ".join(hold.name for hold in kept),
+    )
 
 
 def purge(

@@ -222,7 +222,7 @@ def test_metrics_are_one_form(lake: DuckLake, run: Run) -> None:
 def test_every_command_is_documented() -> None:
     page = (Path(__file__).parents[3] / "docs" / "reference" / "command-line.md").read_text()
     commands = [command.name for command in app.registered_commands]
-    assert len(commands) == 23
+    assert len(commands) == 26
     assert [name for name in commands if f"| `{name}" not in page] == []
 
 
