@@ -36,7 +36,9 @@ from tests.support.parquet_bytes import (
 DATA = pa.table({"a": pa.array([1, 2, 3], pa.int32()), "b": ["x", "y", None]})
 
 
-@pytest.mark.parametrize(("kind", "seeds"), [("footer", 60), slow("footer", 10_000), ("pages", 30), slow("pages", 3000)])
+@pytest.mark.parametrize(
+    ("kind", "seeds"), [("footer", 60), slow("footer", 10_000), ("pages", 30), slow("pages", 3000), slow("writers", 2000)]
+)
 def test_no_damage_ends_the_process(tmp_path: Path, kind: str, seeds: int) -> None:
     command = [sys.executable, "-m", "tests.behaviour.foreign_files.damage", str(tmp_path), kind, "0", str(seeds)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
