@@ -411,18 +411,6 @@ def null_counts(value: int) -> Callable[[Struct], None]:
     return change
 
 
-def bounds_of(fill: int) -> Callable[[Struct], None]:
-    """Replace maxima by bytes that fit into the physical type and often not into the column's."""
-
-    def change(tree: Struct) -> None:
-        for statistics in _statistics(tree):
-            found = statistics.get(MAX, (0, None))[1]
-            if isinstance(found, bytes) and found:
-                statistics[MAX] = (TType.STRING, bytes([fill]) * len(found))
-
-    return change
-
-
 def only_minimum(tree: Struct) -> None:
     for statistics in _statistics(tree):
         statistics.drop(MAX, OLD_MAX)
@@ -494,8 +482,6 @@ CHANGES: dict[str, Callable[[Struct], None]] = {
     "swapped bounds": swapped_bounds,
     "null counts below 0": null_counts(-1),
     "null counts above the rows": null_counts(2**40),
-    "maxima of ones": bounds_of(0xFF),
-    "maxima of 0x7f": bounds_of(0x7F),
     "only minima": only_minimum,
     "no rows in the footer": rows_of_file(0),
     "more rows in the footer": rows_of_file(10**9),
