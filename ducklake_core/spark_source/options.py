@@ -148,6 +148,11 @@ class _Given:
     def __init__(self, given: Mapping[str, str], purpose: Purpose) -> None:
         self._by_name = {name.lower(): value for name, value in given.items()}
         known = (*_EVERYWHERE, *_OF[purpose])
+        if any(name.startswith("option.") for name in self._by_name):
+            raise UsageError(
+                "CREATE TABLE ... USING ducklake is not supported, because Spark does not pass the options on when it reads the table. "
+                "Write CREATE TEMPORARY VIEW ... USING ducklake OPTIONS (...), or create the table with lake.create_table(...)"
+            )
         for name in self._by_name:
             if name not in {one.lower() for one in known} and not name.startswith(STORAGE):
                 raise UsageError(

@@ -95,6 +95,29 @@ def test_layouts_set_by_a_writer(lake: DuckLake, frame: DataFrame, sqlite_addres
 
 
 @pytest.mark.slow
+def test_views_of_spark_read_and_append(lake: DuckLake, frame: DataFrame, sqlite_address: LakeAddress) -> None:
+    spark = frame.sparkSession
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW ducklake_t USING ducklake OPTIONS (catalogUrl '{sqlite_address.url}', path 't')")
+    frame.write.insertInto("ducklake_t")
+    spark.sql("INSERT INTO ducklake_t VALUES (5, 'sql')")
+    assert rows(lake) == [(1, "a"), (1, "b"), (1, "new"), (2, "c"), (5, "sql")]
+    assert spark.table("ducklake_t").count() == 3, "a view stays at the snapshot from which its columns were taken"
+    spark.catalog.dropTempView("ducklake_t")
+
+
+@pytest.mark.slow
+def test_tables_of_spark_are_rejected_with_what_to_use(lake: DuckLake, frame: DataFrame, sqlite_address: LakeAddress) -> None:
+    spark = frame.sparkSession
+    with pytest.raises(AnalysisException, match="Write CREATE TEMPORARY VIEW ... USING ducklake"):
+        spark.sql(f"CREATE TABLE ducklake_named USING ducklake OPTIONS (catalogUrl '{sqlite_address.url}', `table` 't')")
+    with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
+        frame.writeTo("ducklake.t").append()
+    with pytest.raises(AnalysisException, match="does not support bucketBy"):
+        frame.write.format("ducklake").option("catalogUrl", sqlite_address.url).bucketBy(2, "k").mode("append").save("t")
+    assert lake.snapshot().id == 1
+
+
+@pytest.mark.slow
 def test_errors_reach_the_user_as_themselves(lake: DuckLake, frame: DataFrame, sqlite_address: LakeAddress, tmp_path: Path) -> None:
     rate = frame.sparkSession.readStream.format("rate").load()
     lake.create_table("s", {"timestamp": "timestamptz", "value": "int64", "x": "int32"})
