@@ -442,7 +442,7 @@ class Transaction:
                 if mode == "overwrite" and not in_data:
                     self._stage_overwrite(staged, deletes, request.read_at)
                 return
-            if mode == "upsert" and staged.create is None:
+            if mode == "upsert" and any(frame.schema.find(column.name) is None for column in staged.state.schema):
                 self._update_by_keys(staged, frame, on, inline=inline)
                 return
             # The rows are written first: their keys and the condition are checked before the table is searched.

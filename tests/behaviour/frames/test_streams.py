@@ -101,5 +101,5 @@ def test_lazy_frames_datasets_and_files_are_streamed(small: DuckLake, tmp_path: 
         table.append(data)
     assert sum(read) == 10
     assert table.count() == 35
-    assert table.upsert(lazy.with_columns(pl.lit("x").alias("b")).head(1), on="a").rows_updated == 4
+    assert table.upsert(lazy.with_columns(pl.lit("x").alias("b")).head(1), on="a").rows_deleted == 4
     assert small.write("huge", pl.LazyFrame({"n": [2**100]}, schema={"n": pl.Int128})).rows_added == 1

@@ -34,7 +34,7 @@ WORK: dict[str, Callable[[Transaction], None]] = {
     "append main.a": lambda tx: tx.append("A", ROW),
     "append main.b": lambda tx: tx.append("b", ROW),
     "overwrite main.a": lambda tx: tx.overwrite("main.a", ROW),
-    "upsert main.a": lambda tx: tx.upsert("a", FIVE, on=["a"]),
+    "upsert main.a": lambda tx: tx.upsert("a", ROW, on=["a"]),
     "delete main.a": lambda tx: tx.delete("a", "a = 1"),
     "update main.a": lambda tx: tx.update("a", {"a": "2"}),
     "merge main.a": lambda tx: tx.merge("a", FIVE, on=["a"]).when_not_matched_insert().execute(),
@@ -78,7 +78,7 @@ DIFFERENT: dict[str, tuple[Callable[[Transaction], object], Callable[[Transactio
     "delete by values": (lambda tx: tx.delete("a", col("a").isin({1, 3})), lambda tx: tx.delete("a", col("a").isin({1}))),
     "update": (lambda tx: tx.update("a", {"a": "2"}, where="a = 1"), lambda tx: tx.update("a", {"a": "3"}, where="a = 1")),
     "overwrite": (lambda tx: tx.overwrite("a", ROW, where="a = 1"), lambda tx: tx.overwrite("a", ROW, where="a < 2")),
-    "upsert": (lambda tx: tx.upsert("a", FIVE, on="a"), lambda tx: tx.upsert("a", FIVE, on=["a", "b"])),
+    "upsert": (lambda tx: tx.upsert("a", ROW, on="a"), lambda tx: tx.upsert("a", ROW, on=["a", "b"])),
     "merge": (
         lambda tx: tx.merge("a", FIVE, on="a").when_not_matched_insert().execute(),
         lambda tx: tx.merge("a", FIVE, on="a").when_matched_delete().execute(),

@@ -43,7 +43,7 @@ def test_nulls_in_lists_and_structs_fit_every_type(small: DuckLake, sqlite_addre
     small.table("typed").merge(frame, on=["k"]).when_matched_update().execute()
     with attached(sqlite_address) as duck:
         row = ([None], [], {"Y": [{"z": None}], "x": None})
-        assert duck.rows("FROM typed ORDER BY k") == [(1, None, *row), *[(2, "x", *row)] * 3]
+        assert duck.rows("FROM typed ORDER BY k") == [(1, None, *row), (2, "x", *row), (2, "x", *row)]
 
 
 @pytest.mark.parametrize("kind", FRAMES)
