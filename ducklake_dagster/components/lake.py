@@ -421,7 +421,7 @@ class DuckLakeTablesComponent(dg.StateBackedComponent, dg.Model, dg.Resolvable):
             raise UsageError(
                 "the component has no lake because it was not loaded from a defs folder. Load it with dg, or from the project's defs folder"
             )
-        lake = self._lake.resource().process_config_and_initialize().connect_to_existing()
+        lake = self._lake.resource().connect_to_existing()
         tables = read_lake_tables(lake, list(self.include), list(self.exclude))
         state_path.write_text(json.dumps({"version": _STATE_VERSION, "tables": [table.to_dict() for table in tables]}, indent=1))
 
@@ -429,13 +429,15 @@ class DuckLakeTablesComponent(dg.StateBackedComponent, dg.Model, dg.Resolvable):
         """Build the assets. ``dg dev`` and ``dg check`` read the catalog before; if it cannot be reached, the stored state is used."""
         try:
             return super().build_defs(context)
-        except (CatalogUnavailableError, NotALakeError) as error:
+        except (CatalogUnavailableError, NotALakeError, UsageError) as error:
+            if isinstance(error, UsageError) and "variable" not in error.details:
+                raise
             with DefinitionsLoadContext.get().state_path(
                 self.defs_state_config, DefsStateStorage.get(), context.project_root
             ) as state_path:
                 defs = self.build_defs_from_state(context, state_path)
                 found = "the tables of the last refresh are used" if state_path is not None else "there are no assets for its tables yet"
-            dg.get_dagster_logger().warning("the tables of lake %s were not read, so %s: %s", self.lake, found, error.message)
+            dg.get_dagster_logger().warning("the tables of lake %r were not read, so %s: %s", self.lake, found, error.message)
             return defs
 
     def build_defs_from_state(self, context: dg.ComponentLoadContext, state_path: Path | None) -> dg.Definitions:
