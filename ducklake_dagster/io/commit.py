@@ -349,11 +349,11 @@ def _named_columns(condition: str) -> Iterator[str]:
 
 
 def _table_columns(sql: str) -> Iterator[str]:
-    """Yield names of columns that have the prefix of the table.
+    '''Yield names of columns that have the prefix of the table.
 
-    >>> list(_table_columns("s.at > t.at AND t.\"Is It\" AND 't.no' <> ''"))
+    >>> list(_table_columns("""s.at > t.at AND t."Is It" AND 't.no' <> ''"""))
     ['at', 'is it']
-    """
+    '''
     for quoted, bare in re.findall(r"""'(?:[^']|'')*'|\bt\s*\.\s*(?:"((?:[^"]|"")+)"|(\w+))""", sql, re.IGNORECASE):
         if quoted or bare:
             yield folded(quoted.replace('""', '"') or bare)

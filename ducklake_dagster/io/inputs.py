@@ -215,6 +215,9 @@ def plan_input(context: dg.InputContext, default_frame: str, default_schema: str
         boxes = partition_boxes(context.asset_partitions_def, context.asset_partition_keys, expression, subject=subject)
     parts, frame_type = parts_of_type(_annotation(context))
     partitions: dict[str, tuple[Box, ...]] = {}
+    if parts == "list" and not context.has_asset_key:
+        # Dagster loads each of the outputs that an op collects by itself.
+        parts = None
     if parts is not None and boxes is None:
         raise UsageError(
             f"input {subject} is annotated as a {parts} of frames, one per partition, but it has no partitions. Annotate it as one frame",

@@ -174,7 +174,7 @@ def test_one_frame_per_partition_needs_partitions(run: Run, lake_resource: DuckL
 
 
 def test_contexts_of_unit_tests_need_no_names(lake_resource: DuckLakeResource) -> None:
-    manager = DuckLakeIOManager(lake=lake_resource)
+    manager = DuckLakeIOManager(lake=lake_resource, default_frame="arrow")
     output = dg.build_output_context(asset_key="numbers")
     manager.handle_output(output, rows_of([28]))
     assert manager.load_input(dg.build_input_context(upstream_output=output, asset_key=dg.AssetKey("numbers"))).num_rows == 1

@@ -224,7 +224,7 @@ def test_invalid_settings_raise_before_anything_is_written(run: Run, lake_resour
     assert "'day', but partition_expr needs it. Its columns are n" in failing(table, DAYS, partition_expr="day")
     assert "int64, which does not support time partitions" in failing(table, DAYS, partition_expr="n")
     assert "no upsert_keys. Set upsert_keys" in failing(table, write_mode="upsert")
-    assert "must be one of overwrite, append, upsert, merge, not 'replace'" in failing(table, write_mode="replace")
+    assert "must be one of overwrite, append, upsert, merge, error, ignore, not 'replace'" in failing(table, write_mode="replace")
     assert "must be a name or a list of names" in failing(table, partition_by=[1])
     assert "builtins.dict, which cannot be written" in failing({"n": [1]})
     assert "annotate it with '-> None'" in failing(None)

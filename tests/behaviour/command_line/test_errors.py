@@ -109,7 +109,6 @@ def test_errors_suggest_only_arguments_of_the_command(lake: DuckLake, run: Run, 
         "--lake moved tables": USAGE,
         "check --author me": USAGE,
         "sql 'DROP SCHEMA other'": USAGE,
-        "sql 'SELECT * FROM v AT (VERSION => 5)'": FAILED,
         "sql 'ALTER TABLE t SET PARTITIONED BY (day_since_epoch(a))'": FAILED,
     }.items():
         printed = run(line, code=code).stderr

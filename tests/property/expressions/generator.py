@@ -75,6 +75,7 @@ _CONSTANTS: dict[str, list[str]] = {
 
 Signature = tuple[str, tuple[str, ...], str]
 """SQL with placeholders, their classes (``same`` as the first, ``any`` anything, ``#`` an index), and the result's class."""
+PARTS = ("year", "quarter", "month", "week", "day", "dayofyear", "dayofweek", "isodow", "hour", "minute", "second")
 CALLS: dict[str, list[Signature]] = {
     "+": [("({0} + {1})", ("number", "number"), "number"), ("({0} + {1})", ("date", "integer"), "date")],
     "-": [("({0} - {1})", ("number", "number"), "number"), ("({0} - {1})", ("date", "integer"), "date")],
@@ -101,7 +102,10 @@ CALLS: dict[str, list[Signature]] = {
                  ("ifnull({0}, {1})", ("any", "same"), "first")],
     "nullif": [("nullif({0}, {1})", ("any", "same"), "first")],
     "like": [("({0} LIKE {1})", ("text", "like"), "boolean"), ("({0} NOT LIKE {1})", ("text", "like"), "boolean")],
+    "ilike": [("({0} ILIKE {1})", ("text", "like"), "boolean"), ("({0} NOT ILIKE {1})", ("text", "like"), "boolean")],
     "starts_with": [("starts_with({0}, {1})", ("text", "quoted"), "boolean")],
+    # With a cast: DuckDB cannot choose a function for a NULL without a type.
+    **{part: [(f"{part}(CAST({{0}} AS TIMESTAMP))", ("moment",), "integer")] for part in PARTS},
 }  # fmt: skip
 
 _CAST_NAMES = {str(data_type): sql for data_type, sql in LEAVES.values()}
@@ -139,7 +143,7 @@ CHOICES: list[Signature] = [
 ]  # fmt: skip
 UNITS = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
 CALENDAR: list[Signature] = [
-    ("year({0})", ("moment",), "integer"), ("extract(year FROM {0})", ("moment",), "integer"), ("date_part('year', {0})", ("moment",), "integer"),
+    ("extract(year FROM CAST({0} AS TIMESTAMP))", ("moment",), "integer"), ("date_part('year', CAST({0} AS DATE))", ("moment",), "integer"),
     *((f"date_trunc('{unit}', {{0}})", ("moment",), "instant") for unit in UNITS),
 ]  # fmt: skip
 

@@ -30,7 +30,7 @@ CHECKS: list[tuple[Callable[[str, Any], Any], list[tuple[Any, Any]], list[Any]]]
     (arguments.option_value, [("1MB", "1MB"), (True, True), (7, 7), (0.5, 0.5)], [None, ["a"], 2**70, b"a"]),
     (arguments.mapping, [({"a": 1}, {"a": 1})], [[("a", 1)], {1: 2}, "a", None]),
     (arguments.names_by_key, [({"t": "ab", "u": ["a", "b"]}, {"t": ("ab",), "u": ("a", "b")})], [{"t": 1}, ["t"], {1: "a"}]),
-    (arguments.time, [(IN_TOKYO, NOON)], [NOON.replace(tzinfo=None), NOON.date(), "2026-01-01"]),
+    (arguments.time, [(IN_TOKYO, NOON)], [NOON.replace(tzinfo=None), NOON.date(), "soon"]),
     (arguments.snapshot, [(7, 7), (IN_TOKYO, NOON)], [True, "7", 7.0, NOON.replace(tzinfo=None), 2**70]),
     (arguments.age, [("7 days", timedelta(days=7)), (timedelta(0), timedelta(0))], [7, "soon", timedelta(days=-1), NOON, None]),
     (arguments.age_or_time, [(IN_TOKYO, NOON), ("1 hour", timedelta(hours=1))], [7, NOON.replace(tzinfo=None), True]),
