@@ -180,10 +180,11 @@ def labelled(part: Part, fault: str) -> str:
     return f"{part.label}: {fault}" if part.label else fault
 
 
-def of_parts(parts: Sequence[Part]) -> str:
-    """Return the number of partitions as a part of a sentence."""
+def rows_of_parts(count: int, parts: Sequence[Part]) -> str:
+    """Return the number of rows, and of the partitions that they are in, as a part of a sentence."""
     keys = sum(len(part.keys or ()) for part in parts)
-    return f" in {keys} partitions" if keys else ""
+    rows = f"{count:,} row{'' if count == 1 else 's'}"
+    return f"{rows} in {keys:,} partition{'' if keys == 1 else 's'}" if keys else rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

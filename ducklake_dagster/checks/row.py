@@ -13,7 +13,7 @@ import dagster as dg
 
 from ducklake_core import folded
 from ducklake_core.errors import UsageError
-from ducklake_dagster.checks.base import LakeCheck, Subject, Verdict, judged, labelled, of_parts
+from ducklake_dagster.checks.base import LakeCheck, Subject, Verdict, judged, labelled, rows_of_parts
 from ducklake_dagster.config.values import age_of, is_count, is_number, shown_age
 from ducklake_dagster.statistics.partitions import Part, stored_form
 
@@ -69,7 +69,7 @@ class RowCount(LakeCheck):
                 faults.append(labelled(part, f"a row count of {rows} is less than {self.minimum}"))
             elif self.maximum is not None and rows > self.maximum:
                 faults.append(labelled(part, f"a row count of {rows} is more than {self.maximum}"))
-        return judged(faults, f"{total} rows{of_parts(parts)}", {_rows_key(parts): total})
+        return judged(faults, f"{rows_of_parts(total, parts)}", {_rows_key(parts): total})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +114,7 @@ class RowCountChange(LakeCheck):
         metadata = {_rows_key(parts): total, "ducklake/rows_before": total_before}
         if oldest is not None:
             metadata["ducklake/compared_with_snapshot"] = oldest
-        return judged(faults, f"{total} rows{of_parts(parts)}, {total_before or 'none known'} before", metadata)
+        return judged(faults, f"{rows_of_parts(total, parts)}, {f'{total_before:,}' if total_before else 'none known'} before", metadata)
 
     def _fault(self, rows: int, before: int) -> str | None:
         change = (rows - before) / before if before else 0.0
@@ -182,7 +182,7 @@ class RowCountAnomaly(LakeCheck):
         usual = (
             f"as expected from up to {self.commits} earlier commits" if compared else f"not compared: fewer than {self.min_commits} commits"
         )
-        return judged(faults, f"{total} rows{of_parts(parts)}, {usual}", metadata)
+        return judged(faults, f"{rows_of_parts(total, parts)}, {usual}", metadata)
 
     def _expected(self, counts: Sequence[int]) -> tuple[float, float] | None:
         if len(counts) < self.min_commits:

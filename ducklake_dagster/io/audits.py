@@ -46,7 +46,7 @@ class AuditResult:
         """Return the outcome in words."""
         if self.failing_rows is None or self.passed:
             return f"{self.name}: {'passed' if self.passed else 'failed'}"
-        return f"{self.name}: {self.failing_rows:,} rows failed"
+        return f"{self.name}: {self.failing_rows:,} row{'' if self.failing_rows == 1 else 's'} failed"
 
     @property
     def metadata(self) -> dict[str, Any]:

@@ -1,9 +1,10 @@
-"""Define the assets: raw tables with Arrow, everything that is partitioned with Spark."""
+"""Define the assets: raw tables with Arrow, flights and what is joined with them with Spark, and a small table with polars."""
 
 # No `from __future__ import annotations`: Dagster compares the annotation of `context` with its classes.
 from datetime import timedelta
 
 import dagster as dg
+import polars as pl
 import pyarrow as pa
 import pyarrow.csv
 from dagster_pyspark import LazyPySparkResource
@@ -87,6 +88,19 @@ def carrier_delays(flights: DataFrame) -> DataFrame:
         F.avg("dep_delay").alias("mean_departure_delay"),
         F.max("dep_delay").alias("worst_departure_delay"),
     )
+
+
+@dg.asset(
+    partitions_def=DAYS,
+    backfill_policy=ONE_RUN,
+    group_name="flights",
+    kinds={"ducklake", "polars"},
+    metadata=ducklake_metadata(partition_expr="day", partition_by=["month(day)"]),
+)
+def carrier_ranks(carrier_delays: pl.DataFrame) -> pl.DataFrame:
+    """Carriers by mean delay, the most punctual of each day first."""
+    punctual_first = pl.col("mean_departure_delay").rank("ordinal").over("day")
+    return carrier_delays.select("day", "carrier", punctual_first.alias("rank")).drop_nulls("rank")
 
 
 @dg.asset(

@@ -1,4 +1,9 @@
-"""Define the project as ``dagster dev`` loads it: assets, checks, maintenance and the two resources."""
+"""Define the project as ``dagster dev`` loads it: assets, checks, maintenance and the two resources.
+
+The lake is in local files. For PostgreSQL and S3, set ``LAKE_CATALOG`` to the address of the database, such as
+``postgresql://etl:secret@db/lake``, ``LAKE_DATA_PATH`` to a URL such as ``s3://bucket/lake/``, and ``S3_ACCESS_KEY_ID``,
+``S3_SECRET_ACCESS_KEY``, ``S3_REGION`` and, for stores other than Amazon's, ``S3_ENDPOINT_URL``.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +15,13 @@ import dagster as dg
 from dagster_pyspark import LazyPySparkResource
 
 from ducklake_dagster import (
+    AddressCatalog,
     DeleteRatio,
     DuckLakeIOManager,
     DuckLakeResource,
     LocalStorage,
     RowCount,
+    S3Storage,
     SnapshotBacklog,
     SqliteCatalog,
     Triggers,
@@ -47,11 +54,27 @@ SPARK_CONFIG = {
     "spark.ui.showConsoleProgress": "false",
 }
 
-lake = DuckLakeResource(catalog=SqliteCatalog(path=str(CATALOG)), storage=LocalStorage(data_path=f"{FILES}/"), create_if_missing=True)
-spark = LazyPySparkResource(spark_config=SPARK_CONFIG)
+# A lake in local files, unless these variables name a PostgreSQL database and a place on S3.
+has_address = "LAKE_CATALOG" in os.environ
+catalog = AddressCatalog(address=dg.EnvVar("LAKE_CATALOG")) if has_address else SqliteCatalog(path=str(CATALOG))
+data_path = os.environ.get("LAKE_DATA_PATH", f"{FILES}/")
+storage: LocalStorage | S3Storage = LocalStorage(data_path=data_path)
+if data_path.startswith("s3://"):
+    storage = S3Storage(
+        data_path=data_path,
+        access_key_id=dg.EnvVar("S3_ACCESS_KEY_ID"),
+        secret_access_key=dg.EnvVar("S3_SECRET_ACCESS_KEY"),
+        region=dg.EnvVar("S3_REGION"),
+        endpoint_url=os.environ.get("S3_ENDPOINT_URL"),
+    )
+
+lake = DuckLakeResource(catalog=catalog, storage=storage, create_if_missing=True)
+# A Spark Connect server where the variable of PySpark names one.
+remote = os.environ.get("SPARK_REMOTE")
+spark = LazyPySparkResource(spark_config={"spark.remote": remote} if remote else SPARK_CONFIG)
 
 reference = [flight_assets.airlines, flight_assets.airports, flight_assets.planes, flight_assets.weather]
-partitioned = [flight_assets.flights, flight_assets.carrier_delays, flight_assets.flights_weather]
+partitioned = [flight_assets.flights, flight_assets.carrier_delays, flight_assets.carrier_ranks, flight_assets.flights_weather]
 fleet_assets = [fleet.fleet, fleet.carrier_changes, fleet.charters, fleet.charter_names, fleet.booking_report]
 all_assets = [*reference, *partitioned, flight_assets.routes, *fleet_assets]
 

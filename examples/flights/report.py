@@ -11,7 +11,9 @@ from rich.console import Console
 from rich.table import Table
 
 from ducklake_core import DuckLake
+from ducklake_dagster import SqliteCatalog
 from ducklake_dagster.assets.provenance import dagster_facts
+from ducklake_dagster.config.resources import DuckLakeResource
 from examples.flights.places import CATALOG, FILES
 
 
@@ -27,7 +29,8 @@ def run_line(console: Console, what: str, result: ExecuteInProcessResult, second
             # In a run of several partitions the numbers of the commit have other names than those of a partition.
             whole = "ducklake/commit_" if "ducklake/commit_rows_added" in metadata else "ducklake/"
             added, deleted, files = metadata[f"{whole}rows_added"], metadata[f"{whole}rows_deleted"], metadata["ducklake/files_added"]
-            console.print(f"    {table:<16} snapshot {snapshot:>3}  +{added:,} rows  -{deleted:,} rows  {files} new files")
+            new = f"{files} new file{'' if files == 1 else 's'}"
+            console.print(f"    {table:<16} snapshot {snapshot:>3}  +{added:,} rows  -{deleted:,} rows  {new}")
     for check in result.get_asset_check_evaluations():
         mark = "[green]passed[/]" if check.passed else f"[yellow]{check.severity.value}[/]"
         console.print(f"    [dim]check[/] {check.asset_key.to_user_string()}.{check.check_name}: {mark} [dim]{check.description}")
@@ -47,11 +50,11 @@ def maintenance_lines(console: Console, result: ExecuteInProcessResult, seconds:
 
 
 def snapshots(console: Console, lake: DuckLake) -> None:
-    """Print the snapshots with their authors and changes."""
-    table = Table("snapshot", "time (UTC)", "author", "message", "changes", "run", title="Snapshots", title_justify="left")
-    for snapshot in lake.snapshots():
+    """Print the newest snapshots with their authors and runs."""
+    table = Table("snapshot", "time (UTC)", "author", "message", "run", title="The newest snapshots", title_justify="left")
+    for snapshot in lake.snapshots()[-12:]:
         run = str(dagster_facts(snapshot).get("run_id", ""))[:8]
-        row = (str(snapshot.id), f"{snapshot.time:%H:%M:%S}", snapshot.author, snapshot.message, snapshot.changes, run)
+        row = (str(snapshot.id), f"{snapshot.time:%H:%M:%S}", snapshot.author, snapshot.message, run)
         table.add_row(*(text or "" for text in row))
     console.print(table)
 
@@ -94,11 +97,24 @@ def query(console: Console, lake: DuckLake) -> None:
     console.print(table)
 
 
-def other_doors(console: Console) -> None:
-    """Print other ways to open the lake and the project."""
-    console.print("[bold]The same lake in DuckDB:")
-    console.print(
-        f"    INSTALL ducklake; ATTACH 'ducklake:sqlite:{CATALOG}' AS lake (DATA_PATH '{FILES}/'); FROM lake.carrier_delays;",
-        soft_wrap=True,
-    )
-    console.print("[bold]The same project in the browser:[/] make ui")
+def duckdb_query(console: Console, lake: DuckLakeResource) -> None:
+    """Print how DuckDB opens the lake, and the answer of a query there if the lake is in local files and DuckDB can load its extensions."""
+    if not isinstance(lake.catalog, SqliteCatalog):
+        console.print("  In DuckDB: INSTALL ducklake; ATTACH 'ducklake:postgres:dbname=...' AS lake; FROM lake.carrier_ranks;")
+        return
+    attach = f"ATTACH 'ducklake:sqlite:{CATALOG}' AS lake (DATA_PATH '{FILES}/')"
+    select = "SELECT carrier, count(*) AS days FROM lake.carrier_ranks WHERE rank = 1 GROUP BY carrier ORDER BY days DESC LIMIT 3"
+    console.print(f"  In DuckDB: INSTALL ducklake; {attach};\n    {select};", soft_wrap=True)
+    try:
+        import duckdb
+    except ImportError:
+        return
+    with duckdb.connect() as connection:
+        try:
+            connection.execute("INSTALL ducklake; INSTALL sqlite")
+        except duckdb.Error as error:
+            console.print(f"  [dim]not run here: {error}")
+            return
+        connection.execute(attach)
+        for carrier, days in connection.execute(select).fetchall():
+            console.print(f"  {carrier} was the most punctual carrier on {days} days")

@@ -110,7 +110,7 @@ def test_audits_see_the_slice_as_the_commit_would_leave_it(run: Run, lake_resour
     values["n"] = 1
     run([daily], partition_key="2026-03-27")
     values["n"] = -1
-    with pytest.raises(dg.Failure, match="positive: 1 rows failed"):
+    with pytest.raises(dg.Failure, match="positive: 1 row failed"):
         run([daily], partition_key="2026-03-27")
     # Bad rows of other days, written by another client, do not fail this run.
     lake_resource.connect().write("daily", pa.table({"day": pa.array([date(2026, 3, 28)], pa.date32()), "n": [-5]}))

@@ -87,7 +87,7 @@ def test_a_day_that_loses_its_rows_is_found_in_a_large_table(run: Run, lake_reso
     rows["count"] = 1
     assert results_of("2026-03-28") == {
         "half": (False, "2026-03-28: 99.0% of the rows disappeared, more than 50.0%"),
-        "nearly_all": (True, "1 rows in 1 partitions, 100 before"),
+        "nearly_all": (True, "1 row in 1 partition, 100 before"),
     }
     passed, text = results_of("2026-03-27", "2026-03-29")["half"]
     assert not passed

@@ -70,7 +70,7 @@ def test_each_partition_is_compared_with_itself_in_any_layout(
     lake.write("t", rows(KEYS[1:2], 9), mode="overwrite", where=f"day = DATE '{KEYS[1]}'")
     lake.set_comment("t", "changes no row")
     lake.merge_adjacent_files()
-    assert judged(change, KEYS[1:2]) == (True, "9 rows in 1 partitions, 10 before")
+    assert judged(change, KEYS[1:2]) == (True, "9 rows in 1 partition, 10 before")
     assert judged(change)[0], "of the whole table nearly nothing is gone"
     assert judged(RowCount(minimum=10), KEYS[1:4]) == (False, f"{KEYS[1]}: a row count of 9 is less than 10")
     assert judged(RowCount(minimum=9, maximum=10), KEYS[1:4]) == (True, "29 rows in 3 partitions")
@@ -85,10 +85,10 @@ def test_row_counts_are_compared_with_those_of_earlier_commits(lake: DuckLake, j
         return judged(check, [key])
 
     lake.write("t", rows(KEYS[:2], 100), partition_by=["day"])
-    assert replace(KEYS[0], 90) == (True, "90 rows in 1 partitions, not compared: fewer than 3 commits")
+    assert replace(KEYS[0], 90) == (True, "90 rows in 1 partition, not compared: fewer than 3 commits")
     assert replace(KEYS[0], 110)[0]
     # 100, 90 and 110 have the mean 100 and the standard deviation 8.165.
-    assert replace(KEYS[0], 124) == (True, "124 rows in 1 partitions, as expected from up to 4 earlier commits")
+    assert replace(KEYS[0], 124) == (True, "124 rows in 1 partition, as expected from up to 4 earlier commits")
     assert replace(KEYS[0], 200) == (False, f"{KEYS[0]}: 200 rows; 68 to 144 were expected from earlier commits")
     assert judged(check, KEYS[:2])[1] == f"{KEYS[0]}: 200 rows; 68 to 144 were expected from earlier commits"
     assert judged(RowCountAnomaly(tolerance=1.0), KEYS[:1])[0]
@@ -117,7 +117,7 @@ def test_rows_outside_of_partitions_are_not_counted(
     with oracle(sqlite_address) as duck:
         duck.run(f"INSERT INTO lake.t VALUES (NULL, 1), ('1969-12-31', 1), ('{KEYS[0]}', NULL)")
         duck.run(f"INSERT INTO lake.t SELECT CASE WHEN range < 50 THEN NULL ELSE DATE '{KEYS[1]}' END, 1 FROM range(100)")
-    assert judged(RowCount(minimum=6, maximum=6), KEYS[:1]) == (True, "6 rows in 1 partitions")
+    assert judged(RowCount(minimum=6, maximum=6), KEYS[:1]) == (True, "6 rows in 1 partition")
     assert judged(RowCount(minimum=55, maximum=55), KEYS[1:2])[0]
     assert judged(NullFraction(limits={"v": 0.1}), KEYS[:1]) == (False, f"{KEYS[0]}: 16.67% of 'v' is NULL, more than 10.00%")
     assert judged(NullFraction(limits={"v": 0.0}), KEYS[1:2])[0]

@@ -165,9 +165,3 @@ def test_a_table_or_a_schema_alone_is_not_the_whole_name() -> None:
     defs = dg.Definitions(assets=[asset("sales/orders", **ducklake_metadata(table="o"))], resources={"io_manager": manager})
     (spec,) = with_table_metadata(defs).resolve_all_asset_specs()
     assert spec.metadata["dagster/table_name"] == "sales.o"
-
-
-def test_the_demo_is_valid() -> None:
-    from examples.flights.definitions import defs
-
-    validate(defs)
