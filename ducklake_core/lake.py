@@ -610,10 +610,15 @@ class DuckLake:
         only = arguments.optional(arguments.whole_number, "snapshot_id", snapshot_id)
         return Committer(self._database).find_commit_or_raise(checked_commit_id(commit_id), only)
 
-    def snapshots(self) -> list[Snapshot]:
-        """Return all snapshots that have not expired, by ascending id. ``snapshot.change_set`` contains the changes of each."""
+    def snapshots(self, *, last: int | None = None) -> list[Snapshot]:
+        """Return snapshots that have not expired, by ascending id. ``snapshot.change_set`` contains the changes of each.
+
+        Args:
+            last: Maximum number of snapshots, the newest ones, which takes the same time however long the history is. Default: all.
+        """
+        most = arguments.optional(arguments.row_count, "last", last)
         with self.reader() as reader:
-            return reader.snapshots()
+            return reader.snapshots() if most is None else reader.last_snapshots(most)
 
     def changed_tables(
         self,
@@ -703,20 +708,29 @@ class DuckLake:
         with self.reader() as reader:
             return reader.schemas(resolve_at(reader, at).id)
 
-    def tables(self, schema: str | None = None, *, at: At = None) -> list[TableInfo]:
-        """Return all tables with their sizes, by name. The number of catalog queries does not depend on the number of tables.
+    def tables(self, schema: str | None = None, *, at: At = None, after: str | None = None, limit: int | None = None) -> list[TableInfo]:
+        """Return tables with their sizes, by schema and name. The number of catalog queries does not depend on the number of tables.
+
+        Sizes are sums over data files, so the call takes longer in a lake with very many of them. Read such a lake in pages::
+
+            page = lake.tables(limit=100)
+            page = lake.tables(limit=100, after=page[-1].table)
 
         Files are opened only where a file also holds rows or deletes of later snapshots (:meth:`table_info`).
 
         Args:
             schema: Name of the schema. Default: all schemas.
             at: Snapshot id, or a time (:data:`At`); the newest snapshot when None (the default).
+            after: ``table`` or ``schema.table``; only tables that follow this name. It need not exist. Default: from the first.
+            limit: Maximum number of tables. Default: all.
 
         Raises:
             NotFoundError: There is no such schema.
         """
+        start = split_name(after) if after is not None else None
+        most = arguments.optional(arguments.row_count, "limit", limit)
         with self.reader() as reader:
-            sizes = table_sizes(reader, resolve_at(reader, at).id, schema)
+            sizes = table_sizes(reader, resolve_at(reader, at).id, schema, after=start, most=most)
         return [self._context.counted(size) for size in sizes]
 
     def table_info(self, name: str, *, at: At = None) -> TableInfo:

@@ -88,8 +88,19 @@ class NamedTable:
         return self.begin_snapshot <= snapshot_id and (self.end_snapshot is None or self.end_snapshot > snapshot_id)
 
 
-def named_tables(reader: CatalogReader, after: int, until: int) -> list[NamedTable]:
-    """Return every name that a table had from snapshot ``after`` to snapshot ``until``."""
+def named_tables(
+    reader: CatalogReader, after: int, until: int, *, only: Collection[int] | None = None, renamed_or: Collection[int] | None = None
+) -> list[NamedTable]:
+    """Return every name that a table had from snapshot ``after`` to snapshot ``until``.
+
+    Args:
+        reader: Reader of the catalog.
+        after: The first snapshot.
+        until: The last snapshot.
+        only: Ids of tables; None, the default, for all.
+        renamed_or: Ids of tables that are returned besides those that lost or got a name after the first snapshot; None, the default, for
+            all tables.
+    """
     table, schema = reader.catalog["table"], reader.catalog.schemas
     query = (
         select(
@@ -105,6 +116,16 @@ def named_tables(reader: CatalogReader, after: int, until: int) -> list[NamedTab
         .where(table.c.begin_snapshot <= until, or_(table.c.end_snapshot.is_(None), table.c.end_snapshot > after))
         .order_by(table.c.table_id, table.c.begin_snapshot)
     )
+    if only is not None:
+        query = query.where(one_of(table.c.table_id, only))
+    if renamed_or is not None:
+        query = query.where(
+            or_(
+                one_of(table.c.table_id, renamed_or),
+                *(source.c.begin_snapshot > after for source in (table, schema)),
+                *(source.c.end_snapshot.is_not(None) for source in (table, schema)),
+            )
+        )
     return [
         NamedTable(
             table_id=table_id,
@@ -248,7 +269,7 @@ class DataFileRow(NamedTuple):
 def changed_data_files(
     reader: CatalogReader,
     edges: Edges,
-    tables: Collection[int],
+    tables: Collection[int] | None,
     *,
     moved: Collection[int],
     hit: Collection[int],
@@ -259,7 +280,7 @@ def changed_data_files(
     Args:
         reader: Reader of the catalog.
         edges: The snapshots to compare.
-        tables: Tables to compare; the result may contain files of other tables.
+        tables: Tables to compare; the result may contain files of other tables. None for all tables.
         moved: Tables that lost or got a name: all of their files are returned.
         hit: Files with inlined deletes of the range.
         rewritten: Tables whose inlined deletes a later rewrite may have removed: every file that ended since is returned.
@@ -276,7 +297,7 @@ def changed_data_files(
     wanted += [one_of(file.c.data_file_id, hit)] if hit else []
     wanted += [and_(one_of(file.c.table_id, rewritten), file.c.end_snapshot > edges.until)] if rewritten else []
     # As a separate condition. Within the OR, PostgreSQL would expect half of all files and fetch them one by one through an index.
-    of_tables = [one_of(file.c.table_id, tables)] if len(tables) <= _FEW else []
+    of_tables = [one_of(file.c.table_id, tables)] if tables is not None and len(tables) <= _FEW else []
     found = union(select(file.c.data_file_id).where(or_(*wanted), *of_tables), _hit_by_delete_files(reader, edges))
     query = select(*(file.c[name] for name in DataFileRow._fields))
     query = query.where(file.c.begin_snapshot <= edges.until, file.c.data_file_id.in_(found), *of_tables)

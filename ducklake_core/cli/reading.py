@@ -47,7 +47,7 @@ def snapshots(
     Example: ducklake snapshots --last 10 --table sales.orders
     """
     with opened(context) as lake:
-        found = lake.snapshots() if table is None else lake.table(table).snapshots()
+        found = lake.snapshots(last=last) if table is None else lake.table(table).snapshots()
         found = found[-last:] if last is not None else found
         if as_json:
             print_json(found)

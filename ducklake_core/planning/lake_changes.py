@@ -83,7 +83,11 @@ class _Comparison:
     def __init__(self, reader: CatalogReader, log: ChangeLog, wanted: Wanted | None) -> None:
         self._reader = reader
         self._log = log
-        self._names = _names(changed.named_tables(reader, log.base.id, log.until), log, wanted)
+        self._wanted = wanted
+        # A complete log lets all other tables be skipped, so that a comparison of few commits takes as long in a lake of many tables.
+        self._few = wanted is None and log.is_complete and log.before is not None
+        named = changed.named_tables(reader, log.base.id, log.until, renamed_or=log.named() if self._few else None)
+        self._names = _names(named, log, wanted)
         self._edges = Edges(after=log.after, until=log.until, next_file_id=log.base.next_file_id)
 
     def tables(self) -> Iterator[ChangedTable]:
@@ -99,9 +103,18 @@ class _Comparison:
         inside = {table_id for table_id in ids if table_id in moved or log.may_hold_inlined_changes(table_id)}
         deletes = changed.changed_inlined_deletes(self._reader, self._edges, inside)
         deletes_at = {table_id for table_id in ids if log.logged(table_id, ("inlined_delete",), log.after + 1, log.until)}
-        files = FileChanges.read(self._reader, self._edges, log, deletes, tables=ids, moved=moved, rewritten=deletes_at)
+        tables = ids if self._wanted is not None else None
+        files = FileChanges.read(self._reader, self._edges, log, deletes, tables=tables, moved=moved, rewritten=deletes_at)
+        unnamed = files.table_ids - ids if self._few else set()
+        if unnamed:
+            # A commit changed files of these tables, but its log does not name them.
+            others = changed.named_tables(self._reader, log.base.id, log.until, only=unnamed)
+            names = sorted([*names, *_names(others, log, None)], key=lambda name: _parsed(name.name)[0])
+            ids |= unnamed
         touched = (files.table_ids | moved | inside | set(log.named())) & ids
         known = changed.definitions(self._reader, touched)
+        forgotten = log.before is None or bool(log.expired)
+        names = [name for name in names if forgotten or not name.stays or name.table_ids & touched]
         columns = {name.name: self._columns(name, known) for name in names}
         by_table = _columns_by_table(names, columns)
         groups: dict[int, list[InlinedGroup]] = {}
@@ -117,10 +130,7 @@ class _Comparison:
             registered=frozenset(registered),
             listings=self._listings(names, touched),
         )
-        forgotten = log.before is None or bool(log.expired)
         for name in names:
-            if name.stays and not forgotten and not name.table_ids & touched:
-                continue
             table = found.table(name)
             if table is not None:
                 yield table
@@ -396,7 +406,7 @@ class FileChanges:
         log: ChangeLog,
         inlined: Sequence[InlinedDeletes],
         *,
-        tables: Collection[int],
+        tables: Collection[int] | None,
         moved: Collection[int],
         rewritten: Collection[int],
     ) -> FileChanges:
@@ -406,7 +416,7 @@ class FileChanges:
             reader: An open read transaction.
             edges: The range.
             log: The log of the range.
-            tables: Tables to compare.
+            tables: Tables to compare; None for all.
             inlined: Rows of files that were deleted through the catalog.
             moved: Tables whose files are all needed.
             rewritten: Tables that lost rows through the catalog; a rewrite of a later commit may have hidden which.
@@ -610,12 +620,13 @@ class ChangeLog:
         return tuple((left + 1, right - 1) for left, right in edges if right > left + 1)
 
     @cached_property
-    def _is_complete(self) -> bool:
+    def is_complete(self) -> bool:
+        """Return whether no snapshot of the range was expired and every log is readable."""
         return not self.expired and not self._unreadable
 
     def unclear(self, first: int, last: int) -> bool:
         """Return whether a snapshot from first to last was expired or has an unreadable log."""
-        if self._is_complete and self.after < first and last <= self.until:
+        if self.is_complete and self.after < first and last <= self.until:
             return False
         inside = bisect_right(self._ids, last) - bisect_left(self._ids, first)
         return inside < last - first + 1 or bisect_left(self._unreadable, first) < bisect_right(self._unreadable, last)

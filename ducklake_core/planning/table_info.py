@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -57,18 +58,28 @@ class Size:
         return replace(self.info, row_count=count_rows(self.plan, storage), deleted_row_count=deleted)
 
 
-def table_sizes(reader: CatalogReader, snapshot_id: int, schema: str | None = None) -> list[Size]:
-    """Return the size of every table at a snapshot, or of those directly in a schema, by schema and name.
+def table_sizes(
+    reader: CatalogReader,
+    snapshot_id: int,
+    schema: str | None = None,
+    *,
+    after: tuple[str, str] | None = None,
+    most: int | None = None,
+) -> list[Size]:
+    """Return the sizes of tables at a snapshot, by schema and name.
 
     Args:
         reader: An open read transaction.
         snapshot_id: The snapshot.
-        schema: Path of a schema; None (the default) for all schemas.
+        schema: Path of a schema, for the tables directly in it; None (the default) for all schemas.
+        after: Path of a schema and name of a table; only tables that follow them. None, the default, for all.
+        most: Maximum number of tables; None, the default, for all.
 
     Raises:
         NotFoundError: There is no such schema at the snapshot.
     """
-    listings = reader.tables(snapshot_id) if schema is None else _in_schema(reader, snapshot_id, schema)
+    everything = schema is None and after is None and most is None
+    listings = reader.tables(snapshot_id) if everything else _listings(reader, snapshot_id, schema, after, most)
     inlined = reader.inlined_counts(listings, snapshot_id)
     return [
         Size(
@@ -79,10 +90,13 @@ def table_sizes(reader: CatalogReader, snapshot_id: int, schema: str | None = No
     ]
 
 
-def _in_schema(reader: CatalogReader, snapshot_id: int, schema: str) -> list[TableListing]:
-    found = folded(reader.schema(*schemas_meant(schema), snapshot_id=snapshot_id).name)
+def _listings(
+    reader: CatalogReader, snapshot_id: int, schema: str | None, after: tuple[str, str] | None, most: int | None
+) -> list[TableListing]:
+    found = folded(reader.schema(*schemas_meant(schema), snapshot_id=snapshot_id).name) if schema is not None else None
     names = reader.table_names(snapshot_id)
-    wanted = {one for one, (owner, _) in names.items() if folded(owner) == found}
+    ids = (one for one, name in names.items() if found in (None, folded(name[0])) and (after is None or name > after))
+    wanted = set(islice(ids, most))
     # A list of ids in the statement is worth it only for the smaller part of the lake.
     if 2 * len(wanted) < len(names):
         return reader.tables(snapshot_id, wanted)

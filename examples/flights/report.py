@@ -52,7 +52,7 @@ def maintenance_lines(console: Console, result: ExecuteInProcessResult, seconds:
 def snapshots(console: Console, lake: DuckLake) -> None:
     """Print the newest snapshots with their authors and runs."""
     table = Table("snapshot", "time (UTC)", "author", "message", "run", title="The newest snapshots", title_justify="left")
-    for snapshot in lake.snapshots()[-12:]:
+    for snapshot in lake.snapshots(last=12):
         run = str(dagster_facts(snapshot).get("run_id", ""))[:8]
         row = (str(snapshot.id), f"{snapshot.time:%H:%M:%S}", snapshot.author, snapshot.message, run)
         table.add_row(*(text or "" for text in row))

@@ -106,6 +106,15 @@ class CatalogReader:
             query = query.limit(most)
         return self.snapshots_of(query)
 
+    def last_snapshots(self, most: int) -> list[Snapshot]:
+        """Return the newest snapshots, by id ascending.
+
+        Args:
+            most: Maximum number of snapshots.
+        """
+        newest_first = self.snapshot_query().order_by(self.catalog["snapshot"].c.snapshot_id.desc()).limit(most)
+        return self.snapshots_of(newest_first)[::-1]
+
     def snapshot_times(self) -> list[tuple[int, datetime | None]]:
         """Return id and time in UTC of every snapshot, by id ascending; None for a missing time in an edited catalog.
 

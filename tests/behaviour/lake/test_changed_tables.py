@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import Engine, event, text
 
 from ducklake_core import ChangedTable, DuckLake
+from ducklake_core.catalog import changed
 from ducklake_core.errors import NotFoundError
 from tests.support.oracle import LakeAddress, Oracle, attached
 from tests.support.parameters import spread
@@ -201,6 +202,38 @@ def test_no_such_range(small: DuckLake) -> None:
 def test_all_tables_when_none_is_named(watched: Watch) -> None:
     watched.duck.run("CREATE SCHEMA s", "CREATE TABLE s.u AS SELECT 1 AS i", FEW)
     assert [(table.name, table.change) for table in watched.lake.changed_tables(0).tables] == [("main.t", "created"), ("s.u", "created")]
+
+
+def test_names_are_read_of_changed_tables_only(small: DuckLake) -> None:
+    for name in ("a", "b", "c", "d", "e"):
+        small.write(name, [{"n": 1}], inline=False)
+    at = small.snapshot().id
+    small.write("b", [{"n": 2}], inline=False)
+    small.rename_table("c", "f")
+    small.drop_table("d")
+    ids = small.changed_tables(at)
+    assert [(table.name, table.change) for table in ids.tables] == [
+        ("main.b", "changed"),
+        ("main.c", "dropped"),
+        ("main.d", "dropped"),
+        ("main.f", "created"),
+    ]
+    with small.reader() as reader:
+        found = changed.named_tables(reader, at, ids.until, renamed_or={small.table("b").state.id})
+    assert sorted(one.name for one in found) == ["b", "c", "d", "f"]
+
+
+def test_a_table_that_the_log_of_its_commit_does_not_name(small: DuckLake) -> None:
+    for name in ("a", "b"):
+        small.write(name, [{"n": 1}], inline=False)
+    at = small.snapshot().id
+    small.write("a", [{"n": 2}], inline=False)
+    with small.database.write() as connection:
+        log = f"inserted_into_table:{small.table('b').state.id}"
+        connection.execute(
+            text("UPDATE ducklake_snapshot_changes SET changes_made = :log WHERE snapshot_id = :at"), {"log": log, "at": at + 1}
+        )
+    assert [table.name for table in small.changed_tables(at).tables] == ["main.a"]
 
 
 def test_names_in_other_letters_and_columns_of_other_types(watched: Watch) -> None:

@@ -10,7 +10,7 @@ from sqlalchemy import Engine, event
 
 from ducklake_core import DuckLake, split_path
 from ducklake_core.catalog.reading.definitions import MacroParameter
-from ducklake_core.errors import CatalogCorruptError, NotFoundError
+from ducklake_core.errors import CatalogCorruptError, NotFoundError, UsageError
 from ducklake_core.format.layout.sorting import SortKey
 from tests.support.oracle import LakeAddress, Oracle, attached
 from tests.support.parameters import on_all_catalogs
@@ -318,6 +318,24 @@ def test_tables_of_one_schema_are_those_of_all(small: DuckLake) -> None:
             call()
     with pytest.raises(NotFoundError, match="there is no schema 'empty' at snapshot 5"):
         small.tables("empty", at=5)
+
+
+def test_pages_of_tables_and_the_last_snapshots(small: DuckLake) -> None:
+    small.create_schema("s")
+    for name in ("t0", "t1", "t2", "s.a"):
+        small.write(name, [{"n": 1}], inline=False)
+    every = small.tables()
+    first = small.tables(limit=3)
+    assert first == every[:3]
+    assert small.tables(limit=3, after=first[-1].table) == every[3:]
+    assert small.tables("main", after="s.a") == []
+    assert small.tables("main", after="t00", limit=1) == every[1:2]
+    assert small.tables(limit=0) == []
+    assert small.snapshots(last=2) == small.snapshots()[-2:]
+    assert small.snapshots(last=100) == small.snapshots()
+    assert small.snapshots(last=0) == []
+    with pytest.raises(UsageError, match="last must be at least 0, not -1"):
+        small.snapshots(last=-1)
 
 
 def test_a_last_change_is_found_behind_many_commits_with_similar_names(small: DuckLake) -> None:
