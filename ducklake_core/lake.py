@@ -19,7 +19,7 @@ from ducklake_core.catalog.reading.options import ScopedOption, delete_option, s
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.commit.committer import Committer
 from ducklake_core.commit.request import checked_commit_id
-from ducklake_core.errors import AlreadyExistsError, CatalogError, CatalogVersionError, CommitConflictError, NotFoundError, UsageError
+from ducklake_core.errors import AlreadyExistsError, CatalogVersionError, CommitConflictError, NotFoundError, UsageError
 from ducklake_core.format import arguments
 from ducklake_core.format.files.data_files import DataFile
 from ducklake_core.format.files.paths import as_directory, check_allowed, printable
@@ -2020,8 +2020,9 @@ class DuckLake:
 
         Args:
             catalog: Address of the target, as in :meth:`create`.
-            data_path: Directory or object store prefix to copy the files to. Files outside of the lake's data path are not copied.
-                Default: the files stay where they are.
+            data_path: Directory or object store prefix to copy the files to. Files outside of the lake's data path are not copied:
+                both lakes refer to them, so run maintenance on only one of the two (``files_elsewhere`` of the result is their
+                number). Default: the files stay where they are.
             metadata_schema: Schema of the target for the catalog tables, as in :meth:`create`.
             storage_options: fsspec options by protocol for ``data_path``, in addition to those of this lake.
             indexes: Whether to create indexes, as in :meth:`create`. Default: True.
@@ -2040,7 +2041,7 @@ class DuckLake:
             CatalogVersionError: The catalog has an earlier version than 1.0. Migrate it first.
             UsageError: An argument is invalid.
         """
-        from ducklake_core.maintenance.moving import copy_lake
+        from ducklake_core.maintenance.moving import compare_rows, copy_lake
         from ducklake_core.maintenance.request import ProgressMeter
 
         arguments.check_flags(indexes=indexes)
@@ -2050,20 +2051,24 @@ class DuckLake:
         options = StorageOptions(by_protocol={**self._storage.options.by_protocol, **_storage_options(storage_options).by_protocol})
         storage = replace(self._storage, options=options)
         meter = ProgressMeter(progress)
-        result = copy_lake(
-            self._database,
-            self._info,
-            storage,
-            target,
-            data_path=arguments.optional(storable, "data_path", data_path),
-            indexes=indexes,
-            progress=meter,
-        )
-        if compare == "rows":
+        try:
+            result = copy_lake(
+                self._database,
+                self._info,
+                storage,
+                target,
+                data_path=arguments.optional(storable, "data_path", data_path),
+                indexes=indexes,
+                progress=meter,
+            )
+            if compare == "catalog":
+                return result
             info = replace(open_catalog(target), allowed_paths=self._info.allowed_paths)
-            result = replace(result, tables_compared=_compared(self, DuckLake(target, info, storage), meter))
-        target.close()
-        return result
+            copy = DuckLake(target, info, storage)
+            compared = compare_rows(target, info, copy.snapshots(), _rows_of(self), _rows_of(copy), meter)
+            return replace(result, tables_compared=compared)
+        finally:
+            target.close()
 
     def move_data(self, data_path: str, *, copy_files: bool = False, progress: ProgressCallback | None = None) -> MoveResult:
         """Store another data path, after the files were moved or copied there. Relative paths of files stay as they are.
@@ -2170,42 +2175,12 @@ def _counting_rows(meter: ProgressMeter) -> Iterator[None]:
         ON_ROWS.reset(token)
 
 
-def _compared(lake: DuckLake, copy: DuckLake, progress: ProgressMeter) -> int:
-    """Compare the rows of every table at the snapshots of a copy at which it changed, and return the number of table states."""
-    from ducklake_core.catalog.migrations.copying import Digest
-    from ducklake_core.format.files.inlined_rows import column_values
+def _rows_of(lake: DuckLake) -> Callable[[str, int], tuple[Schema, Iterable[pa.RecordBatch]]]:
+    def rows(name: str, snapshot_id: int) -> tuple[Schema, Iterable[pa.RecordBatch]]:
+        table = lake.table(name, at=snapshot_id)
+        return table.schema, table.scan().to_batches()
 
-    def digest(table: Table) -> Digest:
-        found = Digest()
-        columns = list(table.schema)
-        for batch in table.scan().to_batches():
-            for row in zip(*(column_values(batch.column(place), column) for place, column in enumerate(columns)), strict=True):
-                found.add(row)
-        return found
-
-    known: dict[int, tuple[str, str]] = {}
-    snapshots, count = copy.snapshots(), 0
-    progress.begin("copy_to", "compare rows", "snapshots", len(snapshots))
-    for snapshot in snapshots:
-        with copy.reader() as reader:
-            tables = reader.table_names(snapshot.id)
-        changed = snapshot.change_set.touched_ids
-        for number, name in tables.items():
-            if known.get(number) == name and number not in changed:
-                continue
-            full = join_name(*name)
-            one, other = lake.table(full, at=snapshot.id), copy.table(full, at=snapshot.id)
-            if one.schema != other.schema or digest(one) != digest(other):
-                raise CatalogError(
-                    f"Table {full} at snapshot {snapshot.id} has other rows in the copy {copy.database.address} than in the lake. Do not "
-                    "use the copy: delete it, run lake.check(level='rows'), and copy again",
-                    table=full,
-                    snapshot_id=snapshot.id,
-                )
-            count += 1
-        known = tables
-        progress.advance()
-    return count
+    return rows
 
 
 def load_lake(name: str) -> DuckLake:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import pyarrow as pa
 
 from ducklake_core.catalog.database.connections import Database
-from ducklake_core.catalog.migrations.copying import copy_catalog, store_data_path, stored_data_path
+from ducklake_core.catalog.migrations.copying import Digest, copy_catalog, store_data_path, stored_data_path
+from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.catalog.writing.expiry import every_file
-from ducklake_core.errors import CommitRetriesExhaustedError, NotFoundError, StorageError, UsageError
+from ducklake_core.errors import CatalogError, CommitRetriesExhaustedError, NotFoundError, StorageError, UsageError
+from ducklake_core.format.files.inlined_rows import column_values
 from ducklake_core.format.files.paths import absolute_directory, as_directory, check_new_data_path, is_inside, moved_path, printable
-from ducklake_core.format.state import LakeInfo
+from ducklake_core.format.state import LakeInfo, Snapshot
+from ducklake_core.format.types.names import join_name
+from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.types.text import counted, short_repr
 from ducklake_core.maintenance.groups import run_write
 from ducklake_core.maintenance.health import format_bytes
@@ -20,9 +27,12 @@ from ducklake_core.storage.filesystems import Storage
 
 _COPIERS = 8
 _CHUNK_BYTES = 8 << 20
+_END_BYTES = 64 << 10
 _SHOWN_FILES = 3
 _MAX_CHECKS = 10
 _COPY, _MOVE = "copy_to", "move_data"
+Rows: TypeAlias = Callable[[str, int], tuple[Schema, Iterable[pa.RecordBatch]]]
+"""Returns the columns and rows of a table of a lake at a snapshot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +45,10 @@ class CopyResult:
         snapshots: Number of snapshots.
         catalog_rows: Number of rows of the metadata tables, which were read again and compared.
         inlined_rows: Number of inlined rows and deletes, which were read again and compared.
-        files_copied: Number of copied files; 0 if the files stay where they are.
+        files_copied: Number of copied files, without those of an earlier attempt; None if the files stay where they are.
         bytes_copied: Bytes of copied files.
+        files_elsewhere: Number of files outside of the data path of the lake, which are not copied: both lakes refer to them. 0 if no
+            file is copied.
         tables_compared: Number of tables at snapshots whose rows were compared, None if they were not.
     """
 
@@ -45,8 +57,9 @@ class CopyResult:
     snapshots: int
     catalog_rows: int
     inlined_rows: int
-    files_copied: int = 0
+    files_copied: int | None = None
     bytes_copied: int = 0
+    files_elsewhere: int = 0
     tables_compared: int | None = None
 
     def lines(self) -> list[str]:
@@ -54,10 +67,15 @@ class CopyResult:
         inlined = f" and {counted(self.inlined_rows, 'inlined row')}" if self.inlined_rows else ""
         rows = counted(self.catalog_rows, "catalog row")
         found = [f"copied {counted(self.snapshots, 'snapshot')} to {self.catalog} ({rows}{inlined}, compared)"]
-        if self.files_copied:
-            found.append(f"copied {counted(self.files_copied, 'file')} ({format_bytes(self.bytes_copied)}) to {printable(self.data_path)}")
-        else:
+        if self.files_copied is None:
             found.append(f"the files stay in {printable(self.data_path)}: use only one of the two catalogs for writing and maintenance")
+        else:
+            found.append(f"copied {counted(self.files_copied, 'file')} ({format_bytes(self.bytes_copied)}) to {printable(self.data_path)}")
+        if self.files_elsewhere:
+            found.append(
+                f"{counted(self.files_elsewhere, 'file')} outside of the data path not copied: both lakes refer to them, and each may "
+                "delete files that the other one needs. Run maintenance on only one of the two lakes"
+            )
         if self.tables_compared is not None:
             found.append(f"compared all rows of {counted(self.tables_compared, 'table state')}")
         return found
@@ -128,11 +146,14 @@ def copy_lake(
     old = absolute_directory(info.data_path)
     new = old if data_path is None else _new_path(old, data_path)
     copied: list[int] = []
+    elsewhere = 0
 
     def copy_files(connection: object) -> None:
+        nonlocal elsewhere
         if data_path is not None:
             move = _files(connection, database, info, old, new)
             copied.extend(_copy_files(move, storage, new, _COPY, progress))
+            elsewhere = move.elsewhere
         progress.begin(_COPY, "copy catalog", "rows", None)
 
     def attempt() -> CopyResult:
@@ -152,8 +173,9 @@ def copy_lake(
             snapshots=found.snapshots,
             catalog_rows=found.rows,
             inlined_rows=found.inlined_rows,
-            files_copied=len(copied),
+            files_copied=None if data_path is None else len(copied),
             bytes_copied=sum(copied),
+            files_elsewhere=elsewhere,
         )
 
     return run_write(attempt, f"copy the lake to {target.address}")
@@ -245,12 +267,21 @@ def _check_files(move: _Move, storage: Storage, new: str, progress: ProgressMete
 
 
 def _copy_files(move: _Move, storage: Storage, new: str, operation: str, progress: ProgressMeter) -> list[int]:
-    """Copy the files that the new data path lacks, and return their sizes. Files of an earlier attempt are kept."""
+    """Copy the files that the new data path lacks, and return their sizes.
+
+    A file of an earlier attempt is kept if it has the same size and the same last bytes, which contain the footer of a Parquet file.
+    """
     wanted = [(path, moved) for path, moved, _ in _missing(move, storage, new, operation, progress)]
-    known = sum(move.files[path][1] or 0 for path, _ in wanted)
-    progress.begin(operation, "copy files", "files", len(wanted), work=known)
+    missing = {path for path, _ in wanted}
+    present = [(path, moved) for path, (moved, _) in move.files.items() if path not in missing]
     sizes = []
     with ThreadPoolExecutor(_COPIERS, thread_name_prefix="ducklake-copy") as pool:
+        if present:
+            progress.begin(operation, "compare files", "files", len(present))
+        for pair, is_same in zip(present, pool.map(lambda one: _has_same_end(storage, *one), present), strict=True):
+            wanted += [] if is_same else [pair]
+            progress.advance()
+        progress.begin(operation, "copy files", "files", len(wanted), work=sum(move.files[path][1] or 0 for path, _ in wanted))
         for (path, _), size in zip(wanted, pool.map(lambda one: _copy_file(storage, *one), wanted), strict=True):
             expected = move.files[path][1]
             if expected not in (None, size):
@@ -263,6 +294,21 @@ def _copy_files(move: _Move, storage: Storage, new: str, operation: str, progres
     return sizes
 
 
+def _has_same_end(storage: Storage, path: str, target: str) -> bool:
+    """Return whether a file of the new data path ends like the old one, or the old one was moved there, so that it is missing."""
+    try:
+        wanted = _end(storage, path)
+    except NotFoundError:
+        return True
+    return _end(storage, target) == wanted
+
+
+def _end(storage: Storage, path: str) -> bytes:
+    with storage.open_input(path) as file:
+        file.seek(max(0, file.size() - _END_BYTES))
+        return bytes(file.read())
+
+
 def _copy_file(storage: Storage, path: str, target: str) -> int:
     size = 0
     with storage.open_input(path) as source, storage.open_output(target) as sink:
@@ -270,3 +316,53 @@ def _copy_file(storage: Storage, path: str, target: str) -> int:
             sink.write(chunk)
             size += len(chunk)
     return size
+
+
+def compare_rows(
+    copy: Database, info: LakeInfo, snapshots: Sequence[Snapshot], rows: Rows, rows_of_copy: Rows, progress: ProgressMeter
+) -> int:
+    """Compare the rows of every table at the snapshots of a copy at which it changed, and return the number of table states.
+
+    Args:
+        copy: Catalog of the copy.
+        info: Settings of the copy.
+        snapshots: Snapshots of the copy.
+        rows: Reads the lake.
+        rows_of_copy: Reads the copy.
+        progress: Counts the snapshots.
+
+    Raises:
+        CatalogError: A table has other rows in the copy.
+    """
+    known: dict[int, tuple[str, str]] = {}
+    count = 0
+    progress.begin(_COPY, "compare rows", "snapshots", len(snapshots))
+    for snapshot in snapshots:
+        with copy.read() as connection:
+            tables = CatalogReader(connection, info, copy.tables).table_names(snapshot.id)
+        changed = snapshot.change_set.touched_ids
+        for number, name in tables.items():
+            if known.get(number) == name and number not in changed:
+                continue
+            full = join_name(*name)
+            if _state(rows, full, snapshot.id) != _state(rows_of_copy, full, snapshot.id):
+                raise CatalogError(
+                    f"Table {full} at snapshot {snapshot.id} has other rows in the copy {copy.address} than in the lake. Do not use the "
+                    "copy: delete it, run lake.check(level='rows'), and copy again",
+                    table=full,
+                    snapshot_id=snapshot.id,
+                )
+            count += 1
+        known = tables
+        progress.advance()
+    return count
+
+
+def _state(rows: Rows, table: str, snapshot_id: int) -> tuple[Schema, Digest]:
+    schema, batches = rows(table, snapshot_id)
+    columns = list(schema)
+    return schema, Digest.of(
+        row
+        for batch in batches
+        for row in zip(*(column_values(batch.column(place), column) for place, column in enumerate(columns)), strict=True)
+    )

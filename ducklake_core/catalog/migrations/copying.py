@@ -69,6 +69,14 @@ class Digest:
         self.count += 1
         self.total = (self.total + int.from_bytes(found, "little")) % (1 << 128)
 
+    @classmethod
+    def of(cls, rows: Iterable[Row]) -> Digest:
+        """Return the digest of rows."""
+        found = cls()
+        for row in rows:
+            found.add(row)
+        return found
+
     def through(self, rows: Iterable[Row]) -> Iterator[Row]:
         """Yield rows, and add each."""
         for row in rows:
@@ -132,11 +140,13 @@ class _Copier:
                 raise self._cannot_store(found, target, "its columns")
             else:
                 self.left_out.add(source.name)
-        self.deletes = [number for number, _ in there.deletes if self._count(tables.inlined_delete(number)) is not None]
+        self.deletes = [number for number, _ in there.deletes]
+        for number in self.deletes:
+            self._count(tables.inlined_delete(number))
         return [*created, *map(target.tables.inlined_delete, self.deletes)]
 
     def _count(self, table: Table) -> int:
-        # On PostgreSQL this also locks the table, so that no flush of another client drops it before it is copied.
+        """Return the number of rows. On PostgreSQL this also locks the table, so that no other client drops it before it is copied."""
         with tables_that_may_go():
             return int(self.reader.connection.execute(select(func.count()).select_from(table)).scalar_one())
 
@@ -168,23 +178,21 @@ class _Copier:
         self.done = {}
         # The lake exists once its settings do, so they are the last.
         for name in sorted(target.tables, key=lambda name: name == "metadata"):
-            self._copy_rows(connection, name, target.tables[name], self._rows(name), lambda table: _stored(connection, table))
+            self._copy_rows(connection, name, target.tables[name], self._rows(name))
         for table_id in self.deletes:
             source = self.reader.catalog.inlined_delete(table_id)
             rows = _stored(self.reader.connection, source)
-            self._copy_rows(connection, source.name, target.tables.inlined_delete(table_id), rows, lambda table: _stored(connection, table))
+            self._copy_rows(connection, source.name, target.tables.inlined_delete(table_id), rows)
         for found in self.inlined:
             self._copy_inlined(connection, target, found)
 
-    def _copy_rows(
-        self, connection: Connection, name: str, table: Table, rows: Iterator[Row], reread: Callable[[Table], Iterator[Row]]
-    ) -> None:
+    def _copy_rows(self, connection: Connection, name: str, table: Table, rows: Iterator[Row]) -> None:
         names = table.c.keys()
         digest, statement = Digest(), insert(table)
         for batch in _batches(digest.through(rows)):
             connection.execute(statement, [dict(zip(names, row, strict=True)) for row in batch])
             self.advance(name, len(batch))
-        self._compare(name, digest, reread(table))
+        self._compare(name, digest, _stored(connection, table))
 
     def _rows(self, name: str) -> Iterator[Row]:
         """Yield the rows that the target gets of a metadata table."""
@@ -224,9 +232,7 @@ class _Copier:
         self._compare(found.source.name, digest, (row for rows in _inlined_batches(reader, found) for row in rows))
 
     def _compare(self, name: str, wanted: Digest, rows: Iterator[Row]) -> None:
-        digest = Digest()
-        for row in rows:
-            digest.add(row)
+        digest = Digest.of(rows)
         if digest != wanted:
             raise CatalogError(
                 f"The lake was not copied: table {name} has {counted(wanted.count, 'row')} in the source, and "

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from ducklake_core import DuckLake
+from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.migrations import copying
 from ducklake_core.errors import AlreadyExistsError, CatalogError, NotFoundError, UnsupportedFeatureError, UsageError
 from ducklake_core.maintenance import moving
@@ -90,7 +91,7 @@ def test_a_copy_has_every_snapshot(kinds: str, oracle: Duck, tmp_path: Path, req
     wanted = contents(first, oracle)
     for number, address in enumerate(others):
         result = lake.copy_to(address.url, compare="rows")
-        assert (result.snapshots, result.files_copied, result.inlined_rows) == (len(lake.snapshots()), 0, 12 + number)
+        assert (result.snapshots, result.files_copied, result.inlined_rows) == (len(lake.snapshots()), None, 12 + number)
         assert result.tables_compared == 12 + 2 * number
         lake.close()
         lake = DuckLake.connect(address.url)
@@ -148,6 +149,51 @@ def stop(now):
         os._exit(9)
 DuckLake.connect(sys.argv[1]).copy_to(sys.argv[2], data_path=sys.argv[3], progress=stop)
 """
+
+
+def test_files_that_both_lakes_share_are_reported(tmp_path: Path) -> None:
+    lake = DuckLake.create(f"sqlite:///{tmp_path / 'a.sqlite'}", data_path=str(tmp_path / "files"))
+    lake.write("t", pa.table({"id": range(100)}), inline=False)
+    file = next((tmp_path / "files").rglob("*.parquet"))
+    shutil.copy(file, tmp_path / "elsewhere.parquet")
+    lake.add_data_files("t", [str(tmp_path / "elsewhere.parquet")])
+    result = lake.copy_to(f"sqlite:///{tmp_path / 'b.sqlite'}", data_path=str(tmp_path / "copies"))
+    assert (result.files_copied, result.files_elsewhere) == (1, 1)
+    assert "1 file outside of the data path not copied: both lakes refer to them" in str(result)
+    again = lake.copy_to(f"sqlite:///{tmp_path / 'c.sqlite'}", data_path=str(tmp_path / "copies"))
+    assert again.files_copied == 0
+    assert f"copied 0 files (0 B) to {tmp_path / 'copies'}/" in str(again)
+    shared = lake.copy_to(f"sqlite:///{tmp_path / 'd.sqlite'}")
+    assert (shared.files_copied, shared.files_elsewhere) == (None, 0)
+    assert "the files stay in" in str(shared)
+    lake.close()
+
+
+def test_an_existing_file_with_other_contents_is_copied_again(tmp_path: Path) -> None:
+    lake = DuckLake.create(f"sqlite:///{tmp_path / 'a.sqlite'}", data_path=str(tmp_path / "files"))
+    lake.write("t", pa.table({"id": range(100)}), inline=False)
+    file = next((tmp_path / "files").rglob("*.parquet"))
+    for folder in ("copies", "moved"):
+        found = tmp_path / folder / file.relative_to(tmp_path / "files")
+        found.parent.mkdir(parents=True)
+        found.write_bytes(bytes(file.stat().st_size))
+    assert lake.copy_to(f"sqlite:///{tmp_path / 'b.sqlite'}", data_path=str(tmp_path / "copies"), compare="rows").files_copied == 1
+    assert lake.move_data(str(tmp_path / "moved"), copy_files=True).files_copied == 1
+    assert lake.table("t").count() == 100
+    shutil.rmtree(tmp_path / "files")
+    lake.close()
+
+
+def test_a_failed_comparison_closes_the_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = DuckLake.create(f"sqlite:///{tmp_path / 'a.sqlite'}", data_path=str(tmp_path / "files"))
+    lake.write("t", pa.table({"id": [1]}))
+    closed: list[str] = []
+    close = Database.close
+    monkeypatch.setattr(Database, "close", lambda self: (closed.append(str(self.address)), close(self)))
+    monkeypatch.setattr(moving, "_state", lambda *_: object())
+    with pytest.raises(CatalogError, match=r"Table main\.t at snapshot 1 has other rows in the copy"):
+        lake.copy_to(f"sqlite:///{tmp_path / 'b.sqlite'}", compare="rows")
+    assert any("b.sqlite" in one for one in closed)
 
 
 @pytest.mark.slow
