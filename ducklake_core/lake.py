@@ -23,7 +23,7 @@ from ducklake_core.errors import AlreadyExistsError, CatalogVersionError, Commit
 from ducklake_core.format import arguments
 from ducklake_core.format.files.data_files import DataFile
 from ducklake_core.format.files.paths import as_directory, check_allowed, printable
-from ducklake_core.format.options import check_option_scope, normalize_option, option_name
+from ducklake_core.format.options import Options, check_option_scope, normalize_option, option_name
 from ducklake_core.format.state import LakeInfo, SchemaState, Snapshot, TableState
 from ducklake_core.format.types.names import join_name, schemas_meant, split_name, storable
 from ducklake_core.format.values.temporal import in_zone
@@ -1878,7 +1878,8 @@ class DuckLake:
         Deletes the rows, flushes the inlined rows of the table, rewrites its files with deleted rows, reduces the smallest and largest
         values in its statistics to those of the remaining rows, **expires all snapshots of the lake except the newest**, and deletes the
         files that only they used, and orphaned files that are older than the default age. Earlier deleted rows of the table are erased
-        too. A call that is interrupted is completed by the same call.
+        too. On local disk, empty directories of the table are removed, because their names contain partition values. A call that is
+        interrupted is completed by the same call.
 
         Args:
             table: ``table`` or ``schema.table``.
@@ -1907,9 +1908,9 @@ class DuckLake:
         opened = self.table(table)
         name = name_of(opened.state)
         request = _request(name, None, None, commit, progress, dry_run)
-        if opened.state.options.get("auto_compact", "true").lower() == "false":
+        if not Options.from_mapping(opened.state.options).auto_compact:
             raise UsageError(
-                f"{name} cannot be purged, because its option auto_compact is false. Remove it with lake.unset_option('auto_compact', "
+                f"{name} cannot be purged, because its option auto_compact is false. Change it with lake.set_option('auto_compact', True, "
                 f"table={name!r})",
                 table=name,
             )

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, NamedTuple, cast
 
 import typer
 
-from ducklake_core.cli.output import print_json, print_lines, print_report, print_table, progress_bar, read_or_not, write
+from ducklake_core.cli.output import as_commands, print_json, print_lines, print_report, print_table, progress_bar, read_or_not, write
 from ducklake_core.cli.session import (
     FOUND,
     Author,
@@ -265,7 +265,7 @@ def purge(
 ) -> None:
     """Delete rows for good: from all snapshots, files and statistics. Expires all snapshots of the lake except the newest.
 
-    The exit code is 1 if something may still contain the rows.
+    The exit code is 1 if something may still contain the rows, or with --dry-run if a hold would stop the command.
 
     Example: ducklake purge customers --where 'id = 1999'
     """
@@ -275,14 +275,14 @@ def purge(
             result = lake.purge(table, where, min_age=min_age, progress=progress, dry_run=dry_run, **commit)
         with read_or_not():
             print_report(result, as_json=as_json)
-        exit_with(FOUND, dry_run or result.is_complete)
+        exit_with(FOUND, not result.remains)
 
 
 def copy(
     context: typer.Context,
     *,
     target: Annotated[str, typer.Argument(metavar="ADDRESS", help="Address of an empty catalog database, or a name in ducklake.toml.")],
-    copy_files: Annotated[
+    data_path: Annotated[
         str | None, typer.Option("--copy-files", metavar="PATH", help="Also copy the files there; they stay where they are by default.")
     ] = None,
     schema: Annotated[str | None, typer.Option("--target-schema", help="Schema of the target for the catalog's tables.")] = None,
@@ -301,7 +301,7 @@ def copy(
         with progress_bar(as_json=as_json) as progress:
             result = lake.copy_to(
                 spec.catalog,
-                data_path=copy_files,
+                data_path=data_path,
                 metadata_schema=spec.metadata_schema if schema is None else schema,
                 storage_options=spec.storage_options,
                 compare=compare,
@@ -481,9 +481,9 @@ def print_outcome(result: MaintenanceResult) -> None:
         print_table(columns, [*rows, *(one[-len(columns) :] for one in last)])
     failed = result.failed_steps
     first_failed, more, last_failed = ends(failed, _MAX_CHANGES)
-    print_lines(map(_failure, first_failed))
+    print_lines(as_commands(_failure(one)) for one in first_failed)
     print_lines([f"... {counted(len(more), 'more failure')}"] if more else [])
-    print_lines(map(_failure, last_failed))
+    print_lines(as_commands(_failure(one)) for one in last_failed)
     changed = {(one.operation, one.table) for one in changes}
     rest = [step for step in result.skipped_steps if (step.verb, step.target) not in changed]
     print_lines(_rest(rest, is_round=isinstance(result, CheckpointResult)))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import base64
 import io
 import json
 import math
 import os
+import re
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -33,6 +36,20 @@ from ducklake_core.maintenance.migrate import MigrationResult
 from ducklake_core.maintenance.request import MaintenanceResult, Progress, ProgressCallback
 
 _SECRET_FIELDS = frozenset({"encryption_key"})
+_CALL = re.compile(r"lake\.([a-z_.]+)\([^()]*\)")
+_COMMANDS = {
+    "check": "check",
+    "delete_orphaned_files": "orphans",
+    "flush_inlined_data": "flush",
+    "holds.list": "hold list",
+    "holds.remove": "hold remove",
+    "migrate": "migrate",
+    "move_data": "move",
+    "rewrite_data_files": "rewrite",
+    "set_option": "option set",
+    "snapshots": "snapshots",
+}
+"""Commands by the methods that messages name."""
 _MIN_WIDTH = 20
 """Minimum width of a shortened string."""
 
@@ -179,7 +196,45 @@ def print_report(report: Report, *, as_json: bool) -> None:
         # Steps of a table, or of one operation of several, are among those of the whole result.
         print_json({**_without_steps(plain(report)), "steps": report.steps} if isinstance(report, MaintenanceResult) else report)
     else:
-        print_lines(report.brief_lines() if isinstance(report, MaintenanceResult | MigrationResult) else report.lines())
+        lines = report.brief_lines() if isinstance(report, MaintenanceResult | MigrationResult) else report.lines()
+        print_lines(map(as_commands, lines))
+
+
+def as_commands(text: str) -> str:
+    """Return a message with the commands that do the same as the calls of the library in it.
+
+    >>> as_commands("Run lake.check(level='footers'), or open it with lake.view(...)")
+    'Run ducklake check --level footers, or open it with lake.view(...)'
+    >>> as_commands("lake.holds.remove(name), lake.set_option('auto_compact', True, table='main.a b')")
+    "ducklake hold remove NAME, ducklake option set auto_compact true --table 'main.a b'"
+    """
+    return _CALL.sub(lambda found: _as_command(found[0], _COMMANDS.get(found[1])), text)
+
+
+def _as_command(call: str, command: str | None) -> str:
+    if command is None:
+        return call
+    try:
+        parsed = ast.parse(call, mode="eval").body
+    except SyntaxError:
+        # A value contains a bracket.
+        return call
+    assert isinstance(parsed, ast.Call)
+    words = ["ducklake", command, *map(_word, parsed.args)]
+    for one in parsed.keywords:
+        is_flag = isinstance(one.value, ast.Constant) and one.value.value is True
+        words += [f"--{str(one.arg).replace('_', '-')}", *([] if is_flag else [_word(one.value)])]
+    return " ".join(words)
+
+
+def _word(argument: ast.expr) -> str:
+    match argument:
+        case ast.Constant(value=bool(value)):
+            return str(value).lower()
+        case ast.Constant(value=value):
+            return shlex.quote(str(value))
+        case _:
+            return ast.unparse(argument).upper()
 
 
 def _without_steps(value: Any) -> Any:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, TypeAlias
 import typer
 from typer.core import TyperGroup
 
-from ducklake_core.cli.output import discard_output, flush, plain, read_or_not
+from ducklake_core.cli.output import as_commands, discard_output, flush, plain, read_or_not
 from ducklake_core.errors import DuckLakeError, NotALakeError, NotFoundError, UsageError
 from ducklake_core.format.types.text import shown
 from ducklake_core.lake import DuckLake
@@ -263,9 +263,10 @@ def _is_wrong_call(error: DuckLakeError) -> bool:
 def _reported(error: DuckLakeError, as_json: bool) -> int:
     """Report an error, and return its exit code."""
     code = TRY_AGAIN if error.retriable else USAGE if _is_wrong_call(error) else FAILED
-    report = {"code": error.code, "message": error.message, "retriable": error.retriable, "exit_code": code, "details": error.details}
+    message = as_commands(error.message)
+    report = {"code": error.code, "message": message, "retriable": error.retriable, "exit_code": code, "details": error.details}
     option = error.details.get("command_option")
-    message = error.message if option is None or str(option) in error.message else f"{error.message} ({option})"
+    message = message if option is None or str(option) in message else f"{message} ({option})"
     line = json.dumps({"error": plain(report)}, ensure_ascii=False) if as_json else f"error: {message} [{error.code}]"
     sys.stderr.write(f"{line}\n")
     return code

@@ -20,6 +20,7 @@ from ducklake_core.catalog.reading.options import read_holds, stored_options
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.commit.request import CommitMessage
 from ducklake_core.errors import DuckLakeError, UsageError
+from ducklake_core.format.files.paths import is_below
 from ducklake_core.format.options import Options
 from ducklake_core.format.state import LakeInfo, TableState
 from ducklake_core.format.types.text import counted
@@ -32,7 +33,7 @@ from ducklake_core.maintenance.groups import Execution, is_about_lake, name_of
 from ducklake_core.maintenance.merge import merge_adjacent_files
 from ducklake_core.maintenance.orphans import OrphansResult, delete_orphaned_files
 from ducklake_core.maintenance.request import OUT_OF_TIME, THE_LAKE, MaintenanceResult, MaintenanceStep, TableRequest
-from ducklake_core.maintenance.rewrite import RewriteLimits, rewrite_data_files
+from ducklake_core.maintenance.rewrite import RewriteLimits, RewriteResult, rewrite_data_files
 from ducklake_core.storage.filesystems import Storage
 
 _FILES_AT_ONCE = 500
@@ -263,6 +264,9 @@ def purge(
         found.append(_run(operation, run))
         if found[-1].failure is not None or (operation in _MOVES_ROWS and found[-1].result and found[-1].result.failed_steps):
             break
+    if any(is_below(table.path, place) for place in (info.data_path, *info.allowed_paths)):
+        # Their names contain partition values.
+        storage.remove_empty_directories(table.path)
     with database.read() as connection:
         snapshots = tuple(number for number, _ in CatalogReader(connection, info, database.tables).snapshot_times())
     return PurgeResult(
@@ -323,6 +327,10 @@ def _remains(operations: Sequence[CheckpointVerb], old_snapshots: Sequence[int],
         result = operation.result
         yield from (f"{step.target}: {step.reason}" for step in result.failed_steps) if result is not None else ()
         match result:
+            case RewriteResult():
+                for table in result.tables:
+                    for reason, count in table.left:
+                        yield f"{counted(count, 'file')} of {table.table} with deleted rows, not rewritten: {reason}"
             case ExpiryResult():
                 held = {one.id: one.reason for one in result.held}
                 yield from (f"snapshot {number}: {held.get(number, 'younger than min_age')}" for number in old_snapshots)

@@ -263,6 +263,7 @@ def _check_files(move: _Move, storage: Storage, new: str, progress: ProgressMete
             f"The data path was not changed, because {counted(len(lost), 'file')} of {len(move.files):,} cannot be found in "
             f"{printable(new)}: {', '.join(lost[:_SHOWN_FILES])}{more}. Copy the files first, or set copy_files",
             path=printable(new),
+            parameter="copy_files",
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,7 @@ from ducklake_core.storage.stores import (
     identity,
     is_no_path,
     opened,
+    remove_empty_directories,
     secret_parts,
     was_unlinked,
     with_account,
@@ -179,8 +180,10 @@ class Storage:
         with self.reporting("create", path):
             if protocol_of(path) == "file":
                 inside = local_part(path)
-                Path(inside).parent.mkdir(parents=True, exist_ok=True)
-                return pafs.LocalFileSystem().open_output_stream(inside)
+                # A purge may remove an empty directory before the file is created.
+                with suppress(FileNotFoundError):
+                    return _new_local(inside)
+                return _new_local(inside)
             filesystem, inside = self.filesystem(path)
             return Upload.of(filesystem.open(inside, "wb"))
 
@@ -252,6 +255,16 @@ class Storage:
             missing=tuple(path for path, outcome in found if outcome is _MISSING),
             failed=tuple((path, outcome) for path, outcome in found if outcome is not None and outcome is not _MISSING),
         )
+
+    def remove_empty_directories(self, path: str) -> None:
+        """Remove the empty directories below a directory, on local disk only: object stores have none.
+
+        Raises:
+            StorageError: A directory cannot be read.
+        """
+        if protocol_of(path) == "file":
+            with self.reporting("remove empty directories of", path):
+                remove_empty_directories(local_part(path))
 
     def discard(self, paths: Iterable[str]) -> None:
         """Delete uncommitted files after an error or an interruption.
@@ -343,6 +356,11 @@ class Storage:
             seen.append(one)
             pending += [other for other in (one.__cause__, one.__context__) if other is not None and other not in seen]
         return error
+
+
+def _new_local(inside: str) -> pa.NativeFile:
+    Path(inside).parent.mkdir(parents=True, exist_ok=True)
+    return pafs.LocalFileSystem().open_output_stream(inside)
 
 
 def _searched_place(path: str) -> str:

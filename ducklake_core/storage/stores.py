@@ -95,6 +95,15 @@ def was_unlinked(path: str) -> bool:
     return False
 
 
+def remove_empty_directories(directory: str) -> None:
+    """Remove the empty directories below a directory."""
+    for root, _, _ in os.walk(directory, topdown=False):
+        if root.rstrip("/") != directory.rstrip("/"):
+            # It is not empty.
+            with suppress(OSError):
+                os.rmdir(root)
+
+
 def files_below(directory: str) -> Iterator[os.DirEntry[str]]:
     """Yield all files below a directory, sorted within each directory; none if it is missing. Links to directories count as files."""
     pending = [directory]

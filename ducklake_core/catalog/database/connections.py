@@ -132,7 +132,7 @@ class Database:
         if self.layout is not None:
             raise CatalogVersionError(
                 f"The catalog {self.address} has version {self.version}, which this library can only read. To write, migrate it to version "
-                f"{migration_target(self.version)} with lake.migrate() or the command ducklake migrate; a dry run shows the steps",
+                f"{migration_target(self.version)} with lake.migrate(); a dry run shows the steps",
                 found=self.version.name,
                 supported=migration_target(self.version).name,
             )

@@ -9,7 +9,7 @@ its rows were changed in the same transaction, so all DDL comes before the chang
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias, assert_never
@@ -82,47 +82,56 @@ _ROWS_PER_FETCH = 2000
 _DEFAULTS = ("initial_default", "default_value", "default_value_type", "default_value_dialect")
 
 
-# ALTER TABLE as SQLAlchemy statements. Tables are altered in place, so their grants and indexes stay.
-class AddColumnStatement(ExecutableDDLElement):
+class AlterTable(ExecutableDDLElement):
+    """ALTER TABLE. Tables are altered in place, so their grants and indexes stay.
+
+    Args:
+        table: The table.
+        action: Returns the SQL of the change; it gets the compiler, which quotes names.
+    """
+
+    def __init__(self, table: Table, action: Callable[[DDLCompiler], str]) -> None:
+        self.table = table
+        self.action = action
+
+
+@compiles(AlterTable)
+def _alter_table(element: AlterTable, compiler: DDLCompiler, **_: Any) -> str:
+    return f"ALTER TABLE {compiler.preparer.format_table(element.table)} {element.action(compiler)}"
+
+
+def add_column(table: Table, column: Column[Any]) -> AlterTable:
     """Append a column, NULL in every row."""
-
-    def __init__(self, table: Table, column: Column[Any]) -> None:
-        self.table = table
-        self.column = column
+    return AlterTable(table, lambda compiler: f"ADD COLUMN {compiler.preparer.quote(column.name)} {_type_sql(compiler, column)}")
 
 
-class DropColumnStatement(ExecutableDDLElement):
+def drop_column(table: Table, name: str) -> AlterTable:
     """Remove a column."""
-
-    def __init__(self, table: Table, name: str) -> None:
-        self.table = table
-        self.name = name
+    return AlterTable(table, lambda compiler: f"DROP COLUMN {compiler.preparer.quote(name)}")
 
 
-class ChangeTypeStatement(ExecutableDDLElement):
+def change_type(table: Table, column: Column[Any], value: ColumnElement[Any]) -> AlterTable:
     """Change the type of a column, with an expression that converts its values. PostgreSQL only."""
 
-    def __init__(self, table: Table, column: Column[Any], value: ColumnElement[Any]) -> None:
-        self.table = table
-        self.column = column
-        self.value = value
+    def action(compiler: DDLCompiler) -> str:
+        converted = compiler.sql_compiler.process(value, literal_binds=True)
+        return f"ALTER COLUMN {compiler.preparer.quote(column.name)} TYPE {_type_sql(compiler, column)} USING {converted}"
+
+    return AlterTable(table, action)
 
 
-class RenameTableStatement(ExecutableDDLElement):
+def rename_table(table: Table, name: str) -> AlterTable:
     """Rename a table."""
-
-    def __init__(self, table: Table, name: str) -> None:
-        self.table = table
-        self.name = name
+    return AlterTable(table, lambda compiler: f"RENAME TO {compiler.preparer.quote(name)}")
 
 
-class RenameColumnStatement(ExecutableDDLElement):
+def rename_column(table: Table, former: str, name: str) -> AlterTable:
     """Rename a column."""
+    return AlterTable(table, lambda compiler: f"RENAME COLUMN {compiler.preparer.quote(former)} TO {compiler.preparer.quote(name)}")
 
-    def __init__(self, table: Table, former: str, name: str) -> None:
-        self.table = table
-        self.former = former
-        self.name = name
+
+def _type_sql(compiler: DDLCompiler, column: Column[Any]) -> str:
+    return str(compiler.dialect.type_compiler_instance.process(column.type))
 
 
 class LockTables(ExecutableDDLElement):
@@ -130,41 +139,6 @@ class LockTables(ExecutableDDLElement):
 
     def __init__(self, tables: Sequence[Table]) -> None:
         self.tables = tables
-
-
-@compiles(AddColumnStatement)
-def _add_column(element: AddColumnStatement, compiler: DDLCompiler, **_: Any) -> str:
-    prepare = compiler.preparer
-    kind = compiler.dialect.type_compiler_instance.process(element.column.type)
-    return f"ALTER TABLE {prepare.format_table(element.table)} ADD COLUMN {prepare.quote(element.column.name)} {kind}"
-
-
-@compiles(DropColumnStatement)
-def _drop_column(element: DropColumnStatement, compiler: DDLCompiler, **_: Any) -> str:
-    prepare = compiler.preparer
-    return f"ALTER TABLE {prepare.format_table(element.table)} DROP COLUMN {prepare.quote(element.name)}"
-
-
-@compiles(ChangeTypeStatement)
-def _change_type(element: ChangeTypeStatement, compiler: DDLCompiler, **_: Any) -> str:
-    prepare = compiler.preparer
-    kind = compiler.dialect.type_compiler_instance.process(element.column.type)
-    value = compiler.sql_compiler.process(element.value, literal_binds=True)
-    name = prepare.quote(element.column.name)
-    return f"ALTER TABLE {prepare.format_table(element.table)} ALTER COLUMN {name} TYPE {kind} USING {value}"
-
-
-@compiles(RenameTableStatement)
-def _rename_table(element: RenameTableStatement, compiler: DDLCompiler, **_: Any) -> str:
-    prepare = compiler.preparer
-    return f"ALTER TABLE {prepare.format_table(element.table)} RENAME TO {prepare.quote(element.name)}"
-
-
-@compiles(RenameColumnStatement)
-def _rename_column(element: RenameColumnStatement, compiler: DDLCompiler, **_: Any) -> str:
-    prepare = compiler.preparer
-    table = prepare.format_table(element.table)
-    return f"ALTER TABLE {table} RENAME COLUMN {prepare.quote(element.former)} TO {prepare.quote(element.name)}"
 
 
 @compiles(LockTables)
@@ -265,7 +239,7 @@ def change_inlined_type(connection: Connection, schema: str | None, step: Change
     """
     table = Table(step.table_name, MetaData(schema=schema))
     connection.execute(select(func.set_config("DateStyle", "ISO", True), func.set_config("TimeZone", "UTC", True)))
-    connection.execute(ChangeTypeStatement(table, Column(step.column, _TYPES[step.to]), _converted(sql_column(step.column), step.to)))
+    connection.execute(change_type(table, Column(step.column, _TYPES[step.to]), _converted(sql_column(step.column), step.to)))
 
 
 def _replacement(there: TypeEngine[Any], wanted: TypeEngine[Any]) -> str | None:
@@ -346,7 +320,7 @@ def _replace_nan_count(connection: Connection, bounds: Table) -> None:
     files: dict[tuple[int, int], list[int]] = defaultdict(list)
     for table_id, column_id, file_id in connection.execute(names.where(count > 0, bounds.c.contains_nan.is_not(true()))):
         files[table_id, column_id].append(file_id)
-    connection.execute(DropColumnStatement(bounds, NAN_COUNT))
+    connection.execute(drop_column(bounds, NAN_COUNT))
     for (table_id, column_id), ids in files.items():
         same = (bounds.c.table_id == table_id, bounds.c.column_id == column_id)
         for some in conditions_of(bounds.c.data_file_id, ids):
@@ -356,7 +330,7 @@ def _replace_nan_count(connection: Connection, bounds: Table) -> None:
 def _replace_schema_snapshot(connection: Connection, table: Table, stored: Mapping[str, Table]) -> None:
     registered = stored[_INLINED]
     found = connection.execute(select(registered.c.table_id, registered.c.table_name, schema_version_of(stored).label("version"))).all()
-    connection.execute(DropColumnStatement(table, SCHEMA_SNAPSHOT))
+    connection.execute(drop_column(table, SCHEMA_SNAPSHOT))
     for row in found:
         same = (table.c.table_id == row.table_id, table.c.table_name == row.table_name)
         connection.execute(update(table).where(*same).values(schema_version=row.version))
@@ -574,7 +548,7 @@ def run_repair(connection: Connection, tables: CatalogTables, step: Repair) -> N
     match step:
         case RenameInlinedColumn():
             inlined = Table(step.table_name, MetaData(schema=tables.schema), Column(step.former, BigInteger))
-            connection.execute(RenameColumnStatement(inlined, step.former, step.name))
+            connection.execute(rename_column(inlined, step.former, step.name))
         case AddSchemaVersion(table_id=table_id, schema_version=version, begin_snapshot=begin):
             row = {"begin_snapshot": begin, "schema_version": version, "table_id": table_id}
             connection.execute(insert(tables["schema_versions"]), row)
@@ -783,11 +757,11 @@ def run_step(connection: Connection, schema: str | None, layout: Layout, target:
     tables, stored = metadata_tables(schema, target), stored_tables(schema, layout)
     match step:
         case RenameTable(former=former, table=name):
-            connection.execute(RenameTableStatement(stored[former], PREFIX + name))
+            connection.execute(rename_table(stored[former], PREFIX + name))
         case CreateTable(table=name):
             connection.execute(CreateTableStatement(tables[name]))
         case AddColumn(table=name, column=added):
-            connection.execute(AddColumnStatement(tables[name], tables[name].c[added]))
+            connection.execute(add_column(tables[name], tables[name].c[added]))
         case FillColumn(table=name, column=filled, value=value):
             connection.execute(update(tables[name]).values({filled: value}))
         case NumberPartitionColumns():
@@ -839,7 +813,7 @@ def _keep_newest_snapshots(connection: Connection, file: Table, forgotten: tuple
         info.is_not(None), file.c.partial_max.is_(None)
     )
     found = [{"of": row.of, "newest": row.newest} for row in connection.execute(merged) if row.of not in left]
-    connection.execute(DropColumnStatement(file, PARTIAL_FILE_INFO))
+    connection.execute(drop_column(file, PARTIAL_FILE_INFO))
     of, newest = bindparam("of", type_=BigInteger), bindparam("newest", type_=BigInteger)
     for some in chunks(found):
         connection.execute(update(file).where(file.c.data_file_id == of).values(partial_max=newest), some)

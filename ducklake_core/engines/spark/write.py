@@ -69,6 +69,8 @@ LOCAL_LEAVES = frozenset({"LocalRelation", "Range", "OneRowRelation"})
 """Leaves of a plan whose rows the driver has or computes."""
 _NARROW = frozenset({"Project", "Filter", "Union", "LocalLimit", "GlobalLimit", "Repartition", "RepartitionByExpression", "OneRowRelation"})
 """Nodes of a plan that return no more rows than they receive."""
+_COMPUTING = frozenset({"Project", "Range"})
+"""Nodes of a plan that compute values when it runs."""
 _PLAIN_TYPES = (BooleanType, NumericType, StringType, BinaryType, DateType, TimestampType, TimestampNTZType)
 _MAX_LEAVES = 16
 _LOCAL_BYTES = 8 << 20
@@ -439,7 +441,8 @@ def local_rows(df: DataFrame) -> pa.Table | None:
     """Return the rows of a frame whose plan shows that they are few and that the driver has them: local data, or a short range.
 
     For few rows, starting Python workers takes most of the time of a write. Plans with other nodes, such as files, joins, ``explode`` and
-    Python functions, and frames with nested columns, return None without being computed.
+    Python functions, frames with nested columns, and strings that Spark still has to compute, which may be of any length, return None
+    without being computed.
     """
     # Spark converts some nested types in Python workers only.
     if is_connect(df.sparkSession) or not all(isinstance(field.dataType, _PLAIN_TYPES) for field in df.schema):
@@ -448,10 +451,13 @@ def local_rows(df: DataFrame) -> pa.Table | None:
     leaves = execution.analyzed().collectLeaves()
     if leaves.size() > _MAX_LEAVES or not all(leaves.apply(place).nodeName() in LOCAL_LEAVES for place in range(leaves.size())):
         return None
+    has_strings = any(isinstance(field.dataType, StringType | BinaryType) for field in df.schema)
     waiting, size, count = [execution.optimizedPlan()], 0, 0
     while waiting:
         node = waiting.pop()
         name = node.nodeName()
+        if has_strings and name in _COMPUTING:
+            return None
         if name == "Range":
             count += int(node.numElements())
         elif name == "LocalRelation":
@@ -462,13 +468,7 @@ def local_rows(df: DataFrame) -> pa.Table | None:
             return None
         children = node.children()
         waiting += [children.apply(place) for place in range(children.size())]
-    try:
-        return for_python(df).toArrow().rename_columns(df.columns)
-    except PySparkException as error:
-        # A range of few rows may still compute long strings.
-        if "maxResultSize" in str(error):
-            return None
-        raise
+    return for_python(df).toArrow().rename_columns(df.columns)
 
 
 def few_rows(df: DataFrame, most: int, most_bytes: int) -> pa.Table | None:

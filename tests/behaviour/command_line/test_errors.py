@@ -185,3 +185,19 @@ def test_secrets_are_not_shown(run: Run) -> None:
     helped = CliRunner().invoke(app, ["--help"], env={"DUCKLAKE_URL": f"sqlite:///{secret}", "DUCKLAKE_STORAGE_OPTIONS": secret})
     assert helped.exit_code == 0
     assert secret not in helped.output
+
+
+def test_remedies_are_commands(lake: DuckLake, run: Run, tmp_path: Path) -> None:
+    lake.holds.add("audit", 2)
+    assert "ducklake hold remove NAME" in run("purge t --where a=1", code=2).stderr
+    dry_run = run("purge t --where a=1 --dry-run", code=1).stdout
+    assert "would delete" in dry_run
+    assert "ducklake hold remove NAME" in dry_run
+    assert "ducklake hold list" in run("hold remove nothing", code=3).stderr
+    lake.holds.remove("audit")
+    run("purge t --where a=1 --dry-run")
+    lake.set_option("auto_compact", False)
+    assert "ducklake option set auto_compact true --table main.t" in run("purge t --where a=1", code=2).stderr
+    assert run(f"move {tmp_path / 'nowhere'}", code=3).stderr.rstrip().endswith("or set copy_files (--copy-files) [not-found]")
+    inside = f"copy sqlite:///{tmp_path / 'copy.sqlite'} --copy-files {tmp_path / 'files' / 'inner'}"
+    assert "(--copy-files)" in run(inside, code=2).stderr

@@ -15,6 +15,7 @@ from sqlalchemy import MetaData, Table, inspect, select, text
 from ducklake_core import DuckLake
 from ducklake_core.errors import UsageError
 from ducklake_core.maintenance import checkpoint
+from ducklake_core.maintenance.merge import Reach
 from tests.support.oracle import LakeAddress, Oracle
 from tests.support.parameters import CATALOGS
 
@@ -90,10 +91,11 @@ def test_what_keeps_rows(lake: DuckLake) -> None:
     with pytest.raises(UsageError, match=r"Nothing was purged, because holds keep snapshots .*'audit' \(snapshot 2\)"):
         lake.purge("t", f"mail = '{ERASED}'")
     lake.holds.remove("audit")
-    lake.set_option("auto_compact", False, table="t")
-    with pytest.raises(UsageError, match=r"lake.unset_option\('auto_compact', table='main.t'\)"):
+    lake.set_option("auto_compact", False)
+    lake.set_option("auto_compact", "false", schema="main")
+    with pytest.raises(UsageError, match=r"lake.set_option\('auto_compact', True, table='main.t'\)"):
         lake.purge("t", f"mail = '{ERASED}'")
-    lake.unset_option("auto_compact", table="t")
+    lake.set_option("auto_compact", True, table="t")
     with pytest.raises(UsageError, match="purge needs a condition"):
         lake.purge("t", None)
     assert lake.purge("t", f"mail = '{ERASED}'", dry_run=True).rows_deleted == 2
@@ -116,3 +118,25 @@ def test_bounds_that_files_do_not_determine_are_deleted(lake: DuckLake) -> None:
         statistics = lake.database.tables["table_column_stats"]
         assert connection.execute(statistics.select().where(statistics.c.table_id == 3)).all() == []
     assert lake.table("long").scan(where="f > 0").count() == 1
+
+
+def test_empty_directories_with_partition_values_are_removed(sqlite_address: LakeAddress) -> None:
+    with DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path) as lake:
+        lake.create_table("t", {"id": "int64", "mail": "varchar"}, partition_by=["mail"])
+        lake.write("t", pa.table({"id": [1, 2, 3], "mail": [ERASED, "n", BEFORE]}), mode="append", inline=False)
+        files = Path(lake.info.data_path)
+        assert [path.name for path in files.rglob("mail=*erased*")]
+        lake.table("t").delete("id = 3")
+        assert lake.purge("t", "id = 1").is_complete
+        assert [path.name for path in files.rglob("mail=*")] == ["mail=n"]
+        # A writer that has made its directory before it was removed makes it again.
+        lake.write("t", pa.table({"id": [4], "mail": ["n"]}), mode="append", inline=False)
+        assert lake.table("t").count() == 2
+
+
+def test_files_with_deleted_rows_that_cannot_be_rewritten_remain(lake: DuckLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake.table("t").delete("id = 7")
+    monkeypatch.setattr(Reach, "obstacle", lambda *_: "outside the data path and not below allowed_paths")
+    result = lake.purge("t", "id = 7")
+    assert not result.is_complete
+    assert "2 files of main.t with deleted rows, not rewritten: outside the data path and not below allowed_paths" in result.remains
