@@ -107,7 +107,7 @@ def test_this_process_writes_local_rows(sqlite_address: LakeAddress, spark: Any,
         # Few rows may compute strings that this process has no memory for.
         spark.range(5, 8).selectExpr("id AS k", "repeat('n', 1000000 * id) AS s").coalesce(1),
         spark.range(8, 9).selectExpr("id AS K", "'x' AS S").union(spark.sql("SELECT 9L, 'y'")),
-        spark.range(2).selectExpr("cast(id AS binary) AS k"),
+        spark.range(2).selectExpr("to_binary(hex(id), 'hex') AS k"),
         spark.sql("SELECT array(struct(NULL AS n)) AS k"),
         spark.range(2).crossJoin(spark.range(3).toDF("other")),
     ):
