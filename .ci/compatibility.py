@@ -101,10 +101,10 @@ FUNCTIONS: dict[str, list[Row]] = {
     ],
     "ducklake_commit": [
         _CATALOG,
-        Row("snapshot", "not offered: a transaction commits when its block ends"),
+        Row("snapshot", "a transaction commits when its block ends"),
         Row("max_retry_count", "no parameter: [conflicts are replanned](../how-to/row-changes.md#other-writers)"),
-        Row("retry_wait_ms", "as above"),
-        Row("retry_backoff", "as above"),
+        Row("retry_wait_ms", "no parameter: [conflicts are replanned](../how-to/row-changes.md#other-writers)"),
+        Row("retry_backoff", "no parameter: [conflicts are replanned](../how-to/row-changes.md#other-writers)"),
     ],
     "ducklake_add_data_files": [
         _CATALOG,
@@ -237,27 +237,44 @@ def page() -> str:
     lines = [
         "# DuckDB functions",
         "",
-        "Each function, parameter and `ATTACH` option of DuckDB's `ducklake` extension, with the call of `ducklake_core` that does",
-        "the same. The first parameter of each function, `catalog`, is the object `lake`. [Differences](differences.md) describes",
-        "calls that behave differently. `.ci/compatibility.py` generates the page and checks its names.",
+        "Each function and `ATTACH` option of DuckDB's `ducklake` extension, with the call of `ducklake_core` that does the same.",
+        "[SQL](sql.md) lists the statements, and [differences](differences.md) the calls that behave differently.",
+        "`.ci/compatibility.py` generates the page, and checks that every parameter has a counterpart with a test.",
         "",
-        "| function | parameter | `ducklake_core` |",
-        "|---|---|---|",
+        "| function | `ducklake_core` |",
+        "|---|---|",
     ]
     for function, rows in FUNCTIONS.items():
-        shown = [row for row in rows if row is not _CATALOG]
-        lines += [f"| {f'`{function}`' if row is shown[0] else ''} {_line(row)}" for row in shown]
-    for title, rows in {"ATTACH": ATTACH, "Catalogs in ATTACH": CATALOGS, "SQL": STATEMENTS}.items():
-        lines += ["", f"## {title}", "", "| DuckDB | `ducklake_core` |", "|---|---|", *map(_line, rows)]
+        lines.append(f"| `{function}` | {_calls([row for row in rows if row is not _CATALOG])} |")
+    lines += ["", "## ATTACH", "", "| option | `ducklake_core` |", "|---|---|"]
+    lines += [f"| `{row.duckdb}` | {_call(row)} |" for row in (*ATTACH, *CATALOGS)]
+    for row in STATEMENTS:
+        _call(row)
     lines.append("")
     return "\n".join(lines)
 
 
-def _line(row: Row) -> str:
+def _calls(rows: list[Row]) -> str:
+    """Return the calls of the parameters of one function, with the parameters of one method together."""
+    methods: dict[str, list[str]] = {}
+    words: dict[str, str] = {}
+    for row in rows:
+        call = _call(row)
+        if call != f"`{row.core}`":
+            words.setdefault(call, row.duckdb)
+            continue
+        method, _, parameter = row.core.removesuffix(")").partition("(")
+        found = methods.setdefault(method, [])
+        if parameter and parameter not in found:
+            found.append(parameter)
+    calls = [f"`{method}({', '.join(parameters)})`" if parameters else f"`{method}`" for method, parameters in methods.items()]
+    return ", ".join([*calls, *(f"`{name}`: {text}" for text, name in words.items())])
+
+
+def _call(row: Row) -> str:
     if row.test:
         _check_test(row.test)
-    here = f"`{row.core}`" if _is_known(row.core) else row.core
-    return f"| {f'`{row.duckdb}`' if row.duckdb else 'result'} | {here} |"
+    return f"`{row.core}`" if _is_known(row.core) else row.core
 
 
 def _is_known(text: str) -> bool:
