@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from ducklake_core.format.files.partitioning import PartitionSpec as PartitionSpec
     from ducklake_core.format.files.partitioning import TransformName as TransformName
     from ducklake_core.format.layout.sorting import SortKey as SortKey
-    from ducklake_core.format.macros import MacroImplementation as MacroImplementation
-    from ducklake_core.format.macros import MacroKind as MacroKind
-    from ducklake_core.format.macros import MacroParameter as MacroParameter
+    from ducklake_core.format.macro_definitions import MacroImplementation as MacroImplementation
+    from ducklake_core.format.macro_definitions import MacroKind as MacroKind
+    from ducklake_core.format.macro_definitions import MacroParameter as MacroParameter
     from ducklake_core.format.options import Compression as Compression
     from ducklake_core.format.options import Options as Options
     from ducklake_core.format.state import InlinedTable as InlinedTable
@@ -232,9 +232,9 @@ _EXPORTS = {
     "LakeStatistics": "ducklake_core.results",
     "LeftFile": "ducklake_core.maintenance.cleanup",
     "Macro": "ducklake_core.catalog.reading.definitions",
-    "MacroImplementation": "ducklake_core.format.macros",
-    "MacroKind": "ducklake_core.format.macros",
-    "MacroParameter": "ducklake_core.format.macros",
+    "MacroImplementation": "ducklake_core.format.macro_definitions",
+    "MacroKind": "ducklake_core.format.macro_definitions",
+    "MacroParameter": "ducklake_core.format.macro_definitions",
     "MaintenanceResult": "ducklake_core.maintenance.request",
     "MaintenanceStep": "ducklake_core.maintenance.request",
     "Merge": "ducklake_core.merge_builder",

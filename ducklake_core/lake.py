@@ -17,7 +17,6 @@ from ducklake_core.catalog.database.url import parse_catalog_url
 from ducklake_core.catalog.reading.definitions import Macro, find_view, macros, view, views
 from ducklake_core.catalog.reading.options import ScopedOption, delete_option, scoped_options, store_option
 from ducklake_core.catalog.reading.reader import CatalogReader
-from ducklake_core.commit.committer import Committer
 from ducklake_core.commit.request import checked_commit_id
 from ducklake_core.errors import AlreadyExistsError, CatalogVersionError, CommitConflictError, NotFoundError, UsageError
 from ducklake_core.format import arguments
@@ -28,7 +27,6 @@ from ducklake_core.format.state import LakeInfo, SchemaState, Snapshot, TableSta
 from ducklake_core.format.types.names import join_name, schemas_meant, split_name, storable
 from ducklake_core.format.values.temporal import in_zone
 from ducklake_core.format.versions import migration_target, writable_version
-from ducklake_core.maintenance.expire import Holds
 from ducklake_core.planning.table_info import (
     FILES,
     OPTIONS,
@@ -64,7 +62,6 @@ from ducklake_core.staging.context import LakeContext, TableStateCache
 from ducklake_core.staging.lake_files import find_lake
 from ducklake_core.storage.filesystems import Storage, StorageOptions
 from ducklake_core.table import Table
-from ducklake_core.transaction import Transaction, autocommit, write
 from ducklake_core.view import View, ViewDefinition
 
 if TYPE_CHECKING:
@@ -75,13 +72,13 @@ if TYPE_CHECKING:
 
     from ducklake_core.commit.request import CommitMessage
     from ducklake_core.format.evolution.schema_edits import ColumnName
-    from ducklake_core.format.macros import MacroKind
+    from ducklake_core.format.macro_definitions import MacroKind
     from ducklake_core.format.types.schema import Schema
     from ducklake_core.format.types.type_parser import TypeLike
     from ducklake_core.maintenance.check.findings import CheckLevel, CheckResult
     from ducklake_core.maintenance.checkpoint import CheckpointResult, PurgeResult
     from ducklake_core.maintenance.cleanup import CleanupResult
-    from ducklake_core.maintenance.expire import ExpiryResult
+    from ducklake_core.maintenance.expire import ExpiryResult, Holds
     from ducklake_core.maintenance.flush import FlushResult
     from ducklake_core.maintenance.health import LakeHealth
     from ducklake_core.maintenance.merge import MergeResult
@@ -93,6 +90,7 @@ if TYPE_CHECKING:
     from ducklake_core.scan import Scan
     from ducklake_core.sql.query import Query
     from ducklake_core.staging.adding import Paths
+    from ducklake_core.transaction import Transaction
 
 
 _RESTORES = RetryPolicy(max_attempts=4)
@@ -402,6 +400,8 @@ class DuckLake:
     @property
     def holds(self) -> Holds:
         """Named holds on snapshots. A held snapshot does not expire. Read it by name: ``lake.table("t", at="month end")``."""
+        from ducklake_core.maintenance.expire import Holds
+
         return Holds(self._database, self._info)
 
     def write(  # noqa: PLR0913 - one call says everything about one commit
@@ -489,6 +489,8 @@ class DuckLake:
             read_at=read_at,
         )
         commit = {"author": author, "message": message, "extra_info": extra_info, "commit_id": commit_id}
+        from ducklake_core.transaction import write
+
         return write(self._context, data, request, commit)
 
     def add_data_files(
@@ -555,6 +557,8 @@ class DuckLake:
             commit_id: Makes a repeated transaction safe: if a snapshot already has this id, the transaction changes nothing.
         """
         self._database.check_not_read_only()
+        from ducklake_core.transaction import Transaction
+
         return Transaction(self._context, author=author, message=message, extra_info=extra_info, commit_id=commit_id)
 
     def _state(self, name: str, at: At, *, suggest: bool = True) -> TableState:
@@ -607,6 +611,8 @@ class DuckLake:
         Raises:
             CommitOutcomeUnknownError: No snapshot has the id, but snapshots have expired, and one of them may have had it.
         """
+        from ducklake_core.commit.committer import Committer
+
         only = arguments.optional(arguments.whole_number, "snapshot_id", snapshot_id)
         return Committer(self._database).find_commit_or_raise(checked_commit_id(commit_id), only)
 
@@ -847,7 +853,7 @@ class DuckLake:
             AlreadyExistsError: The schema exists.
         """
         try:
-            with autocommit(self._context, commit) as tx:
+            with self._autocommit(commit) as tx:
                 tx.create_schema(name, if_not_exists=if_not_exists)
             return tx.result.snapshot
         except AlreadyExistsError:
@@ -872,7 +878,7 @@ class DuckLake:
             NotFoundError: There is no such schema.
             UsageError: The schema is not empty, and ``cascade`` is False.
         """
-        with autocommit(self._context, commit) as tx:
+        with self._autocommit(commit) as tx:
             tx.drop_schema(name, cascade=cascade, if_exists=if_exists)
         return tx.result.snapshot
 
@@ -909,7 +915,7 @@ class DuckLake:
         """
         if not (if_not_exists and self.has_table(name)):
             try:
-                with autocommit(self._context, commit) as tx:
+                with self._autocommit(commit) as tx:
                     tx.create_table(name, schema, partition_by=partition_by, comment=comment, or_replace=or_replace)
             except AlreadyExistsError:
                 # A view may have the name.
@@ -947,7 +953,7 @@ class DuckLake:
             NotFoundError: The schema does not exist.
             SchemaError: The data does not match ``schema``.
         """
-        with autocommit(self._context, commit) as tx:
+        with self._autocommit(commit) as tx:
             tx.create_table_as(name, data, schema=schema, partition_by=partition_by, comment=comment, or_replace=or_replace)
         return single_result(tx.result, name, 0)
 
@@ -963,7 +969,7 @@ class DuckLake:
             NotFoundError: There is no such table.
             AlreadyExistsError: A table or view has the new name.
         """
-        with autocommit(self._context, commit) as tx:
+        with self._autocommit(commit) as tx:
             tx.rename_table(name, new_name)
         return tx.result.snapshot
 
@@ -981,7 +987,7 @@ class DuckLake:
         Raises:
             NotFoundError: There is no such table.
         """
-        with autocommit(self._context, commit) as tx:
+        with self._autocommit(commit) as tx:
             tx.drop_table(name, if_exists=if_exists)
         return tx.result.snapshot
 
@@ -1013,7 +1019,7 @@ class DuckLake:
             NotFoundError: No table of this name was dropped, every snapshot that shows it has expired, or its schema was dropped.
             AlreadyExistsError: A table or view has the name, or the table was not dropped.
         """
-        with autocommit(self._context, commit) as tx:
+        with self._autocommit(commit) as tx:
             tx.undrop_table(name, at=at, new_name=new_name, spark=spark)
         return self.table(name if new_name is None else join_name(split_name(name)[0], new_name))
 
@@ -1069,7 +1075,7 @@ class DuckLake:
             NotFoundError: The schema, or a table or view in the query, does not exist.
             UsageError: ``sql`` is not exactly one SELECT.
         """
-        with autocommit(self._context, commit) as tx:
+        with self._autocommit(commit) as tx:
             tx.create_view(name, sql, columns=columns, comment=comment, or_replace=or_replace, if_not_exists=if_not_exists)
         return self.view(name)
 
@@ -1103,7 +1109,7 @@ class DuckLake:
             NotFoundError: The schema does not exist.
             UsageError: DuckDB does not accept the parameters or the SQL.
         """
-        with autocommit(self._context, commit) as tx:
+        with self._autocommit(commit) as tx:
             tx.create_macro(name, definitions, kind=kind, or_replace=or_replace, if_not_exists=if_not_exists)
         return tx.result.snapshot
 
@@ -1124,7 +1130,7 @@ class DuckLake:
         Raises:
             NotFoundError: There is no such macro of this kind.
         """
-        with autocommit(self._context, commit) as tx:
+        with self._autocommit(commit) as tx:
             tx.drop_macro(name, kind=kind, if_exists=if_exists)
         return tx.result.snapshot
 
@@ -1140,7 +1146,7 @@ class DuckLake:
             NotFoundError: There is no such view.
             AlreadyExistsError: A view or table has the new name.
         """
-        with autocommit(self._context, commit) as tx:
+        with self._autocommit(commit) as tx:
             tx.rename_view(name, new_name)
         return tx.result.snapshot
 
@@ -1158,7 +1164,7 @@ class DuckLake:
         Raises:
             NotFoundError: There is no such view.
         """
-        with autocommit(self._context, commit) as tx:
+        with self._autocommit(commit) as tx:
             tx.drop_view(name, if_exists=if_exists)
         return tx.result.snapshot
 
@@ -1176,7 +1182,7 @@ class DuckLake:
         Raises:
             NotFoundError: There is no such table, view or column.
         """
-        with autocommit(self._context, commit) as tx:
+        with self._autocommit(commit) as tx:
             tx.set_comment(name, text, column=column)
         return tx.result.snapshot
 
@@ -1198,7 +1204,7 @@ class DuckLake:
             NotFoundError: There is no such table, view or column.
             UnsupportedFeatureError: ``column`` is given, and ``key`` is not ``comment``: DuckDB cannot attach a lake with such a tag.
         """
-        with autocommit(self._context, commit) as tx:
+        with self._autocommit(commit) as tx:
             tx.set_tag(name, key, value, column=column)
         return tx.result.snapshot
 
@@ -1213,7 +1219,7 @@ class DuckLake:
         Raises:
             NotFoundError: There is no such schema.
         """
-        with autocommit(self._context, commit) as tx:
+        with self._autocommit(commit) as tx:
             tx.set_schema_comment(name, text)
         return tx.result.snapshot
 
@@ -1229,7 +1235,7 @@ class DuckLake:
         Raises:
             NotFoundError: There is no such schema.
         """
-        with autocommit(self._context, commit) as tx:
+        with self._autocommit(commit) as tx:
             tx.set_schema_tag(name, key, value)
         return tx.result.snapshot
 
@@ -1386,11 +1392,17 @@ class DuckLake:
         with in_zone(zone):
             return self._run_again(lambda tx: tx._run(sql, spark, sources, files=files), commit, CallRetries())  # noqa: SLF001
 
+    def _autocommit(self, commit: Mapping[str, Any], retries: CallRetries | None = None) -> Transaction:
+        """Return the transaction of a method that makes one change. A process that only reads does not import the code for writing."""
+        from ducklake_core.transaction import autocommit
+
+        return autocommit(self._context, commit, retries)
+
     def _run_again(self, work: Callable[[Transaction], object], commit: Mapping[str, Any], retries: CallRetries) -> TransactionResult:
         """Run some work in a transaction, and again in a new transaction after a conflict."""
         while True:
             try:
-                with autocommit(self._context, commit, retries) as tx:
+                with self._autocommit(commit, retries) as tx:
                     work(tx)
                 return tx.result
             except CommitConflictError:

@@ -18,7 +18,6 @@ from ducklake_core.format.options import Options
 from ducklake_core.format.state import Snapshot, TableState
 from ducklake_core.format.types.names import join_name, storable
 from ducklake_core.format.types.text import visible
-from ducklake_core.merge_builder import Merge, MergeClause
 from ducklake_core.planning.table_info import column_summaries, table_size
 from ducklake_core.results import ColumnSummary, TableInfo, WriteResult, single_result
 from ducklake_core.staging.arguments import (
@@ -35,7 +34,6 @@ from ducklake_core.staging.arguments import (
 )
 from ducklake_core.staging.context import LakeContext
 from ducklake_core.staging.scanned import Scanned
-from ducklake_core.transaction import Transaction, autocommit, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,10 +44,12 @@ if TYPE_CHECKING:
     from ducklake_core.format.layout.sorting import SortKey
     from ducklake_core.format.types.schema import Schema
     from ducklake_core.format.types.type_parser import TypeLike
+    from ducklake_core.merge_builder import Merge, MergeClause
     from ducklake_core.planning.plan import FeedKind
     from ducklake_core.scan import ChangeFeed, Scan
     from ducklake_core.staging.adding import Paths
     from ducklake_core.staging.arguments import RestoredColumns
+    from ducklake_core.transaction import Transaction
 
 
 @arguments.none_means_default
@@ -499,6 +499,8 @@ class Table(Scanned):
 
     def _write(self, data: FrameLike, request: WriteRequest, commit: Mapping[str, Any]) -> WriteResult:
         self._check_writable()
+        from ducklake_core.transaction import write
+
         result = write(self._lake, data, request, commit)
         self._written_at = max(self._written_at, result.snapshot_id)
         return result
@@ -507,6 +509,8 @@ class Table(Scanned):
     def _transaction(self, commit: Mapping[str, Any]) -> Iterator[Transaction]:
         """Open a transaction for one change of the table, and read the table at its snapshot afterwards."""
         self._check_writable()
+        from ducklake_core.transaction import autocommit
+
         with autocommit(self._lake, commit) as tx:
             yield tx
         if tx.result.snapshot is not None:
@@ -589,6 +593,8 @@ class Table(Scanned):
         """
         self._check_writable()
         arguments.check_commit(commit)
+
+        from ducklake_core.merge_builder import Merge
 
         def carry_out(clauses: Sequence[MergeClause]) -> WriteResult:
             with self._transaction(commit) as tx:

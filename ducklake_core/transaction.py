@@ -41,7 +41,8 @@ from ducklake_core.format.expressions.conditions import Column, bind
 from ducklake_core.format.files.paths import file_key
 from ducklake_core.format.layout.chosen_partitions import partition_predicate, written_partitions
 from ducklake_core.format.layout.sort_parser import is_column
-from ducklake_core.format.macros import MACRO_KINDS, view_text
+from ducklake_core.format.macro_definitions import MACRO_KINDS
+from ducklake_core.format.macros import view_text
 from ducklake_core.format.options import Options
 from ducklake_core.format.state import Snapshot
 from ducklake_core.format.types.data_types import Field
@@ -107,7 +108,7 @@ if TYPE_CHECKING:
     from ducklake_core.format.evolution.schema_edits import ColumnName
     from ducklake_core.format.expressions.predicates import Predicate
     from ducklake_core.format.files.data_files import WrittenFile
-    from ducklake_core.format.macros import MacroKind
+    from ducklake_core.format.macro_definitions import MacroKind
     from ducklake_core.format.state import SchemaState, TableState
     from ducklake_core.format.types.type_parser import TypeLike
     from ducklake_core.scan import ChangeFeed

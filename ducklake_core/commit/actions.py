@@ -14,7 +14,7 @@ from ducklake_core.format.files.inlined_rows import InlinedRows
 from ducklake_core.format.files.name_mapping import AddedFile, NameMapping
 from ducklake_core.format.files.partitioning import PartitionSpec
 from ducklake_core.format.layout.sorting import SortKey
-from ducklake_core.format.macros import MacroImplementation, MacroKind
+from ducklake_core.format.macro_definitions import MacroImplementation, MacroKind
 from ducklake_core.format.state import InlinedTable
 from ducklake_core.format.types.data_types import Field
 from ducklake_core.format.types.schema import Schema

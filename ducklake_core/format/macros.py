@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any
 
 import sqlglot
 from sqlglot import exp
@@ -17,15 +16,13 @@ from ducklake_core.format.evolution.reconciliation import promotes
 from ducklake_core.format.expressions.literals import text_literal
 from ducklake_core.format.expressions.predicates import Literal as Constant
 from ducklake_core.format.expressions.syntax import QuotedText, constant_of, parse_text
+from ducklake_core.format.macro_definitions import MacroImplementation, MacroKind, MacroParameter
 from ducklake_core.format.types.data_types import GEOMETRY, JSON, VARCHAR, VARIANT, DataType, PrimitiveType
 from ducklake_core.format.types.names import dotted, folded, quoted_path, split_path
 from ducklake_core.format.types.schema import duckdb_type, parse_leaf_type, type_text
 from ducklake_core.format.types.text import parse_failure, shown
 from ducklake_core.format.types.type_parser import data_type_of
 from ducklake_core.format.values.value_text import to_cast_text
-
-MacroKind: TypeAlias = Literal["scalar", "table"]
-MACRO_KINDS: tuple[MacroKind, ...] = get_args(MacroKind)
 
 PLACEHOLDER = "{DUCKLAKE_CATALOG}"
 # As long as the placeholder, so that places in the text stay the same.
@@ -45,38 +42,6 @@ _KEYWORDS = frozenset(
 
 
 _OPENING, _CLOSING = ("(", "[", "{"), (")", "]", "}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MacroParameter:
-    """One parameter.
-
-    Attributes:
-        type: Type as in ``ducklake_column``; None for any type.
-        default: Default value as a string; None if the parameter is required.
-        default_type: Type of the default.
-    """
-
-    name: str
-    type: str | None = None
-    default: str | None = None
-    default_type: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MacroImplementation:
-    """A definition of a macro. The arguments of a call select one of its definitions.
-
-    Attributes:
-        kind: ``scalar`` for an expression, ``table`` for a query.
-        dialect: Language of ``sql``; DuckDB writes ``duckdb``.
-        sql: The expression or query.
-    """
-
-    kind: MacroKind
-    dialect: str
-    sql: str
-    parameters: tuple[MacroParameter, ...] = ()
 
 
 def implementations(name: str, definitions: Mapping[str, str], kind: MacroKind) -> tuple[MacroImplementation, ...]:

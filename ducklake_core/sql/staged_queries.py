@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ducklake_core.engines.duckdb.relations import TableSource
     from ducklake_core.format.evolution.schema_edits import ColumnName
     from ducklake_core.format.expressions.predicates import Predicate
-    from ducklake_core.format.macros import MacroKind
+    from ducklake_core.format.macro_definitions import MacroKind
     from ducklake_core.format.types.data_types import Field
     from ducklake_core.format.types.schema import Schema
     from ducklake_core.format.types.type_parser import TypeLike

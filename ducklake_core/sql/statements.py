@@ -31,7 +31,7 @@ from ducklake_core.sql.time_travel import keyword, main_word, tokens_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from ducklake_core.format.macros import MacroKind
+    from ducklake_core.format.macro_definitions import MacroKind
     from ducklake_core.format.types.data_types import Field
     from ducklake_core.sql.changes import ChangeComputed
     from ducklake_core.sql.staged_queries import StagedQueries, StatementTarget

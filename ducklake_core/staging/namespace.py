@@ -20,7 +20,7 @@ from ducklake_core.format.types.text import similar_in_brackets
 from ducklake_core.staging.staged_table import StagedTable, StagedView, as_before, new_schema, new_table
 
 if TYPE_CHECKING:
-    from ducklake_core.format.macros import MacroImplementation, MacroKind
+    from ducklake_core.format.macro_definitions import MacroImplementation, MacroKind
     from ducklake_core.format.types.schema import Schema
     from ducklake_core.staging.context import History, LakeContext
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from ducklake_core import DuckLake
+
 ROOT = Path(__file__).parents[2]
 OF_EXTRAS = {"pyspark", "dagster", "duckdb", "pandas", "polars", "pymysql", "typer", "shapely", "s3fs", "gcsfs", "adlfs"}
 """Packages that plain ``pip install ducklake-dagster`` does not install."""
@@ -19,12 +21,17 @@ EXECUTOR_SIDE = sorted(
 )
 
 
-def loaded_by(*modules: str) -> set[str]:
-    """Top-level names of everything that a fresh interpreter has loaded after importing some modules."""
-    program = f"import sys, json\nimport {', '.join(modules)}\nprint(json.dumps(sorted({{name.split('.')[0] for name in sys.modules}})))"
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+def modules_after(program: str) -> set[str]:
+    """Names of everything that a fresh interpreter has loaded after running a program."""
+    whole = f"import json, sys\n{program}\nprint(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", whole], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     return set(json.loads(done.stdout))
+
+
+def loaded_by(*modules: str) -> set[str]:
+    """Top-level names of everything that a fresh interpreter has loaded after importing some modules."""
+    return {name.split(".")[0] for name in modules_after(f"import {', '.join(modules)}")}
 
 
 @pytest.mark.parametrize(
@@ -32,7 +39,6 @@ def loaded_by(*modules: str) -> set[str]:
     [
         (("ducklake_core",), {"pyspark", "duckdb", "sqlalchemy", "pyarrow", "dagster", "sqlglot"}),
         (("ducklake_core.errors",), {"pyspark", "duckdb", "sqlalchemy", "pyarrow", "dagster", "sqlglot"}),
-        (("ducklake_core.lake", "ducklake_core.table"), OF_EXTRAS),
         (("ducklake_dagster",), {"pyspark", "duckdb"}),
         (
             ("ducklake_core.engines.arrow.read", "ducklake_core.engines.spark.read"),
@@ -48,10 +54,23 @@ def loaded_by(*modules: str) -> set[str]:
         ),
         (tuple(EXECUTOR_SIDE), {"pyspark", "duckdb", "sqlalchemy", "psycopg", "dagster"}),
     ],
-    ids=["core", "errors", "face", "dagster", "work unit", "data source", "tasks of Spark", "executor side"],
+    ids=["core", "errors", "dagster", "work unit", "data source", "tasks of Spark", "executor side"],
 )
 def test_import_loads_no_more_than_needed(modules: tuple[str, ...], never: set[str]) -> None:
     assert loaded_by(*modules) & never == set()
+
+
+def test_a_process_that_reads_loads_neither_parsers_nor_writers(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'lake.sqlite'}"
+    with DuckLake.create(url, data_path=tmp_path / "files") as lake:
+        lake.write("t", [{"n": 1}], inline=False)
+    loaded = modules_after(f"from ducklake_core import DuckLake\nassert DuckLake.open({url!r}).table('t').scan().to_arrow().num_rows == 1")
+    heavy = {name.split(".")[0] for name in loaded} & {"fsspec", "numpy", "pyarrow", "sqlalchemy", "sqlglot", "cryptography", *OF_EXTRAS}
+    assert heavy == {"fsspec", "numpy", "pyarrow", "sqlalchemy"}
+    writing = {
+        f"ducklake_core.{name}" for name in ("transaction", "commit.committer", "maintenance", "merge_builder", "engines.spark", "sql")
+    }
+    assert loaded & writing == set()
 
 
 def test_executor_side_is_found() -> None:

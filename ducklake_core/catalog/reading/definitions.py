@@ -38,7 +38,7 @@ from ducklake_core.catalog.reading.table_rows import COMMENT, inlined_tables_of,
 from ducklake_core.catalog.reading.visibility import live, may_be_named, same_name
 from ducklake_core.errors import CatalogCorruptError, NotFoundError
 from ducklake_core.format.changes import QualifiedName, parse_changes
-from ducklake_core.format.macros import MacroImplementation, MacroKind, MacroParameter, called_functions, with_macros
+from ducklake_core.format.macro_definitions import MacroImplementation, MacroKind, MacroParameter
 from ducklake_core.format.state import InlinedTable, Snapshot, TableState
 from ducklake_core.format.types.names import DEFAULT_SCHEMA, folded, join_name
 
@@ -373,8 +373,12 @@ def without_macro_calls(given: Given, known_macros: Callable[[], Sequence[Macro]
         UsageError: No definition of a macro accepts the arguments.
         UnsupportedFeatureError: A macro cannot be expanded.
     """
-    names = called_functions(given) if isinstance(given, str) else frozenset()
-    if not names or not isinstance(given, str):
+    if not isinstance(given, str):
+        return given
+    from ducklake_core.format.macros import called_functions, with_macros
+
+    names = called_functions(given)
+    if not names:
         return given
     found = known_macros()
     known = {

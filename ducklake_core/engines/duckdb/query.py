@@ -26,7 +26,8 @@ from ducklake_core.engines.duckdb.functions import make_functions, query_needs_c
 from ducklake_core.engines.duckdb.relations import Failures, TableDataset, TableSource, explained_table, view_of
 from ducklake_core.engines.duckdb_instance import INEXACT_IN_ARROW, new_instance, run_interruptibly
 from ducklake_core.errors import DuckLakeError, NotFoundError, UnsupportedFeatureError, UsageError
-from ducklake_core.format.macros import PLACEHOLDER, MacroImplementation
+from ducklake_core.format.macro_definitions import MacroImplementation
+from ducklake_core.format.macros import PLACEHOLDER
 from ducklake_core.format.types.data_types import UINT128, VARCHAR, VARIANT, DataType, with_children
 from ducklake_core.format.types.names import DEFAULT_SCHEMA, folded, quoted_path, split_path
 from ducklake_core.format.types.schema import duckdb_type, parse_leaf_type

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, TypeAlias, assert_never
 
 from ducklake_core.errors import UsageError
-from ducklake_core.format.expressions.parser import compare, is_null, limited, one_of, parse_predicate, starts_with
 from ducklake_core.format.expressions.predicates import MAX_LEVELS, Operator, Predicate, negation
 from ducklake_core.format.expressions.ranges import all_of, any_of
 from ducklake_core.format.types.names import dotted, quoted_path, split_path
@@ -183,8 +182,11 @@ def bind(where: str | Predicate | Condition | Column, schema: Schema) -> Predica
         NotFoundError: The schema does not have a column that the condition names.
         UsageError: The text is not one condition, or a value cannot be compared with its column.
     """
+    # The parser is imported with the first condition: importing sqlglot takes a fifth of the time of a process that reads once.
+    from ducklake_core.format.expressions import parser
+
     if isinstance(where, str | Predicate):
-        return parse_predicate(where, schema)
+        return parser.parse_predicate(where, schema)
     if isinstance(where, Combinable):
         return bound(where.as_condition(), schema)
     raise UsageError(f'{where!r} is not a condition. Write it as SQL text, such as "k = 5".')
@@ -203,10 +205,14 @@ def bound(condition: Condition | str, schema: Schema) -> Predicate:
         NotFoundError: The schema lacks a column of the condition.
         UsageError: A value cannot be compared with its column, a string is not a condition, or conditions are nested too deeply.
     """
-    return limited(_bound(condition, schema, 1), condition)
+    from ducklake_core.format.expressions import parser
+
+    return parser.limited(_bound(condition, schema, 1), condition)
 
 
 def _bound(condition: Condition | str, schema: Schema, level: int) -> Predicate:
+    from ducklake_core.format.expressions import parser
+
     if level > MAX_LEVELS:
         raise UsageError(
             f"The condition is nested too deeply: AND, OR and NOT may alternate on at most {MAX_LEVELS} levels. Use isin(...) for values "
@@ -214,18 +220,18 @@ def _bound(condition: Condition | str, schema: Schema, level: int) -> Predicate:
         )
     match condition:
         case str():
-            return parse_predicate(condition, schema)
+            return parser.parse_predicate(condition, schema)
         # The parser types a comparison of two columns; compare takes constants only.
         case Comparison(column=column, operator=operator, value=OtherColumn(column=other)):
-            return parse_predicate(f"{quoted_path(_path(column))} {operator} {quoted_path(_path(other))}", schema)
+            return parser.parse_predicate(f"{quoted_path(_path(column))} {operator} {quoted_path(_path(other))}", schema)
         case Comparison(column=column, operator=operator, value=value):
-            return compare(schema, column, operator, value)
+            return parser.compare(schema, column, operator, value)
         case IsNull(column=column):
-            return is_null(schema, column)
+            return parser.is_null(schema, column)
         case StartsWith(column=column, prefix=prefix):
-            return starts_with(schema, column, prefix)
+            return parser.starts_with(schema, column, prefix)
         case OneOf(column=column, values=values):
-            return one_of(schema, column, values)
+            return parser.one_of(schema, column, values)
         case InIntervals(column=column, intervals=intervals):
             return any_of(_within(schema, column, start, end) for start, end in intervals)
         case Not(condition=inner):
@@ -239,6 +245,8 @@ def _bound(condition: Condition | str, schema: Schema, level: int) -> Predicate:
 
 
 def _within(schema: Schema, column: ColumnPath, start: object, end: object) -> Predicate:
+    from ducklake_core.format.expressions.parser import compare
+
     return all_of((compare(schema, column, ">=", start), compare(schema, column, "<", end)))
 
 

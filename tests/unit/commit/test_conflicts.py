@@ -39,7 +39,7 @@ from ducklake_core.commit.committer import head_request
 from ducklake_core.commit.conflicts import RULES, find_conflict
 from ducklake_core.commit.request import CommitRequest, Lookup
 from ducklake_core.format.files.data_files import WrittenFile
-from ducklake_core.format.macros import MacroImplementation
+from ducklake_core.format.macro_definitions import MacroImplementation
 from ducklake_core.format.state import Snapshot
 from ducklake_core.format.types.data_types import INT32, Field
 from ducklake_core.format.types.schema import Schema
