@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta, timezone
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -124,11 +124,17 @@ def create_indexes(connection: Connection, tables: CatalogTables) -> tuple[str, 
     """Create the indexes that are missing, and return the names of all."""
     knows_if = connection.dialect.name not in _WITHOUT_IF
     for name, (table, columns) in _INDEXES.items():
-        # A copy, because creating an Index attaches it to its table permanently, and other catalogs share the original.
-        copy = tables[table].to_metadata(MetaData(schema=tables.schema))
-        if knows_if or not any(index["name"] == name for index in inspect(connection).get_indexes(copy.name, schema=copy.schema)):
-            connection.execute(CreateIndex(Index(name, *(copy.c[column] for column in columns)), if_not_exists=knows_if))
+        index = tables.statement(name, partial(_index, tables[table], name, columns))
+        known = () if knows_if else inspect(connection).get_indexes(tables[table].name, schema=tables.schema)
+        if not any(found["name"] == name for found in known):
+            connection.execute(CreateIndex(index, if_not_exists=knows_if))
     return tuple(_INDEXES)
+
+
+def _index(table: Table, name: str, columns: Sequence[str]) -> Index:
+    # Of a copy, because an Index attaches itself to its table, and tables are created without.
+    copy = table.to_metadata(MetaData(schema=table.schema))
+    return Index(name, *(copy.c[column] for column in columns))
 
 
 def time_to_text(value: datetime) -> str:

@@ -206,9 +206,10 @@ class EarlierTables(CatalogTables):
         return _missing(table, column) if own is None else own.label(column.name)
 
 
-def stored_tables(schema: str | None, layout: Layout) -> dict[str, Table]:
-    """Return the existing metadata tables, by their own names without prefix."""
-    current = CatalogTables(schema)
+@lru_cache(maxsize=16)
+def stored_tables(schema: str | None, layout: Layout) -> Mapping[str, Table]:
+    """Return the existing metadata tables, by their own names without prefix. Every step of a migration uses the same ones."""
+    current = metadata_tables(schema)
     by_stored_name = {layout.stored_name(name): table for name, table in current.items()}
     metadata = MetaData(schema=schema)
     return {

@@ -800,7 +800,7 @@ def _end_replaced_columns(connection: Connection, versions: Table) -> None:
         connection.execute(update(versions).where(*which).values(end_snapshot=row.following))
 
 
-def _spread_schema_versions(connection: Connection, versions: Table, stored: dict[str, Table]) -> None:
+def _spread_schema_versions(connection: Connection, versions: Table, stored: Mapping[str, Table]) -> None:
     columns = ["begin_snapshot", "schema_version", "table_id"]
     connection.execute(insert(versions).from_select(columns, table_schema_versions(stored)))
     connection.execute(delete(versions).where(versions.c.table_id.is_(None)))
