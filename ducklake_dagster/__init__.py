@@ -65,6 +65,8 @@ if TYPE_CHECKING:
     from ducklake_dagster.checks.storage import SmallFiles as SmallFiles
     from ducklake_dagster.checks.storage import SnapshotBacklog as SnapshotBacklog
     from ducklake_dagster.checks.storage import SoundCatalog as SoundCatalog
+    from ducklake_dagster.components.checks import CheckSensorSettings as CheckSensorSettings
+    from ducklake_dagster.components.checks import ResolvedChecks as ResolvedChecks
     from ducklake_dagster.components.lake import CommitSensorSettings as CommitSensorSettings
     from ducklake_dagster.components.lake import DuckLakeComponent as DuckLakeComponent
     from ducklake_dagster.components.lake import DuckLakeTablesComponent as DuckLakeTablesComponent
@@ -132,6 +134,8 @@ _EXPORTS = {
     "PostgresCatalog": "config.catalogs",
     "S3Storage": "config.resources",
     "SqliteCatalog": "config.catalogs",
+    "CheckSensorSettings": "components.checks",
+    "ResolvedChecks": "components.checks",
     "CommitSensorSettings": "components.lake",
     "LimitSettings": "components.maintenance",
     "TriggerSettings": "components.maintenance",

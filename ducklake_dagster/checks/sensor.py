@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from ducklake_core.errors import UsageError
-from ducklake_dagster.assets.tables import AssetTable, asset_tables
+from ducklake_dagster.assets.tables import AssetTable, asset_tables, listed_assets
 from ducklake_dagster.checks.base import LakeCheck
-from ducklake_dagster.checks.builders import Assets, Judge, read_lake, reject_names
+from ducklake_dagster.checks.builders import Assets, Judge, build_lake_checks, read_lake, reject_names
 
 if TYPE_CHECKING:
     from ducklake_core import DuckLake
@@ -102,6 +102,47 @@ def build_check_sensor(
     return check_tables
 
 
+def checks_with_sensor(
+    assets: Assets,
+    checks: Sequence[LakeCheck],
+    *,
+    name: str,
+    lake_key: str,
+    schema: str | None = None,
+    minimum_interval_seconds: int = 300,
+) -> dg.Definitions:
+    """Return checks of assets, and the sensor that evaluates those that read no rows; nothing without checks.
+
+    Args:
+        assets: Assets that are DuckLake tables.
+        checks: Checks of each of them.
+        name: Name of the sensor.
+        lake_key: Resource key of the :class:`DuckLakeResource`.
+        schema: The ``schema`` setting of the IO manager.
+        minimum_interval_seconds: Seconds between evaluations of the sensor, 300 by default.
+    """
+    if not checks:
+        return dg.Definitions()
+    assets = listed_assets(assets)
+    built = build_lake_checks(assets=assets, checks=checks, lake_key=lake_key, schema=schema)
+    watched = [check for check in checks if not check.reads_rows]
+    sensors = (
+        [
+            build_check_sensor(
+                assets=assets,
+                checks=watched,
+                name=name,
+                lake_key=lake_key,
+                schema=schema,
+                minimum_interval_seconds=minimum_interval_seconds,
+            )
+        ]
+        if watched
+        else []
+    )
+    return dg.Definitions(asset_checks=built, sensors=sensors)
+
+
 def _evaluate(
     context: dg.SensorEvaluationContext, lake: DuckLake, tables: Sequence[AssetTable], checks: Sequence[LakeCheck]
 ) -> dg.SensorResult:
@@ -114,7 +155,7 @@ def _evaluate(
     return dg.SensorResult(
         asset_events=events,
         cursor=_Cursor(snapshot=state.snapshot_id, passed=passed).text(),
-        skip_reason=f"reported {len(events)} checks ({failed} failed) at snapshot {state.snapshot_id}",
+        skip_reason=f"reported {len(events)} check{'' if len(events) == 1 else 's'} ({failed} failed) at snapshot {state.snapshot_id}",
     )
 
 

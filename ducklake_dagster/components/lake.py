@@ -15,11 +15,13 @@ from dagster.components.component_scaffolding import scaffold_component
 from dagster.components.utils.defs_state import DefsStateConfig, DefsStateConfigArgs, ResolvedDefsStateConfig
 from dagster.components.utils.translation import TranslationFn, TranslationFnResolver
 from pydantic import BaseModel, Field, PrivateAttr, TypeAdapter, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
-from pydantic_core import core_schema
 
 from ducklake_core.errors import CatalogUnavailableError, NotALakeError, UsageError
 from ducklake_dagster.assets.settings import ConcurrentAppends, MissingColumns, OutOfSlice, SchemaEvolution, WriteMode
 from ducklake_dagster.assets.translator import DuckLakeTranslator, LakeTable, read_lake_tables, table_specs
+from ducklake_dagster.checks.sensor import checks_with_sensor
+from ducklake_dagster.components.checks import CheckSensorSettings, ResolvedChecks
+from ducklake_dagster.components.yaml_types import yaml_schema, yaml_type
 from ducklake_dagster.config.catalogs import AddressCatalog, Catalog, catalog_of
 from ducklake_dagster.config.resources import DuckLakeResource, Storage
 from ducklake_dagster.io_manager import DuckLakeIOManager
@@ -159,55 +161,16 @@ ResolvedName: TypeAlias = Annotated[
 """A name, or the environment variable that contains it when a run begins."""
 
 
-class _WithoutStr(type):
-    """Metaclass of the types of YAML attributes that have a JSON schema of their own.
-
-    Dagster adds ``| str`` to the type of each attribute for templates. ``dg check yaml`` then only reports that an attribute has none of
-    two types, not which of its fields is wrong. These types accept strings themselves.
-    """
-
-    def __or__(cls, _other: object) -> "_WithoutStr":
-        return cls
-
-
-def _yaml_type(name: str, kinds: Any) -> Any:
-    """Return the type of an attribute that is a template, an address or a mapping with the fields of its kind.
-
-    Args:
-        name: Name of the type.
-        kinds: Union of the classes.
-    """
-    schema = _yaml_schema({one.model_fields["kind"].default: one.model_json_schema() for one in get_args(kinds)})
-    methods = {
-        "__get_pydantic_core_schema__": classmethod(lambda *_: core_schema.any_schema()),
-        "__get_pydantic_json_schema__": classmethod(lambda *_: schema),
-    }
-    return _WithoutStr(name, (), methods)
-
-
-def _yaml_schema(fields: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    rules = [
-        {
-            "if": {"type": "object", "required": ["kind"], "properties": {"kind": {"const": kind}}},
-            "then": {
-                "properties": {name: {"description": field.get("description", "")} for name, field in schema["properties"].items()},
-                "required": schema.get("required", []),
-                "additionalProperties": False,
-            },
-        }
-        for kind, schema in fields.items()
-    ]
-    # The kind may be a template. The pattern is part of the message, so it lists the kinds.
-    kind = {"type": "string", "pattern": rf"^({'|'.join(fields)})$|\{{\{{"}
-    of_mapping = {"if": {"type": "object"}, "then": {"properties": {"kind": kind}, "required": ["kind"]}}
-    return {"type": ["object", "string"], "allOf": [of_mapping, *rules]}
+def _of_union(kinds: Any) -> dict[str, Any]:
+    """Return the JSON schema of an attribute that is one of these classes."""
+    return yaml_schema({one.model_fields["kind"].default: one.model_json_schema() for one in get_args(kinds)})
 
 
 ResolvedCatalog: TypeAlias = Annotated[
     Catalog,
     dg.Resolver(
         _resolve_catalog,
-        model_field_type=_yaml_type("CatalogAttributes", Catalog),
+        model_field_type=yaml_type("CatalogAttributes", _of_union(Catalog)),
         inject_before_resolve=False,
         description=(
             "Catalog of the lake: an address, or a mapping with kind (sqlite, duckdb, postgres or mysql) and the fields of that catalog."
@@ -219,7 +182,7 @@ ResolvedStorage: TypeAlias = Annotated[
     Storage,
     dg.Resolver(
         _resolve_storage,
-        model_field_type=_yaml_type("StorageAttributes", Storage),
+        model_field_type=yaml_type("StorageAttributes", _of_union(Storage)),
         inject_before_resolve=False,
         description="Storage of the lake: a mapping with kind (local, s3, gcs or azure), data_path and the credentials of that storage.",
         examples=[{"kind": "s3", "data_path": "s3://bucket/lake/"}],
@@ -388,6 +351,8 @@ class DuckLakeTablesComponent(dg.StateBackedComponent, dg.Model, dg.Resolvable):
     commit_sensor: Annotated[
         CommitSensorSettings | None, Field(description="Sensor that reports commits of other clients. Default: no sensor.")
     ] = None
+    checks: ResolvedChecks = ()
+    check_sensor: Annotated[CheckSensorSettings, Field(description="Sensor that evaluates the checks.")] = CheckSensorSettings()
     defs_state: ResolvedDefsStateConfig = DefsStateConfigArgs.local_filesystem()
 
     _lake: DuckLakeComponent | None = PrivateAttr(default=None)
@@ -449,16 +414,17 @@ class DuckLakeTablesComponent(dg.StateBackedComponent, dg.Model, dg.Resolvable):
             )
         tables = [LakeTable.from_dict(fields) for fields in stored["tables"]]
         specs = table_specs(tables, _Translated(self, timezone=self.timezone, partitions=self.partitions))
-        return dg.Definitions(assets=specs, sensors=self._sensors(context, specs))
-
-    def _sensors(self, context: dg.ComponentLoadContext, specs: Sequence[dg.AssetSpec]) -> list[dg.SensorDefinition]:
+        with_rows = [spec for spec in specs if not spec.is_virtual]
+        if not with_rows:
+            return dg.Definitions(assets=specs)
+        lake_key = (self._lake or lake_component(context, self.lake)).resource_key
         settings = self.commit_sensor
-        stored = [spec for spec in specs if not spec.is_virtual]
-        if settings is None or not stored:
-            return []
-        lake = self._lake or lake_component(context, self.lake)
-        chosen = settings.model_dump(exclude={"request_runs"})
-        return [build_commit_sensor(assets=stored, lake_key=lake.resource_key, request_runs=settings.request_runs, **chosen)]
+        sensors = []
+        if settings is not None:
+            chosen = settings.model_dump(exclude={"request_runs"})
+            sensors.append(build_commit_sensor(assets=with_rows, lake_key=lake_key, request_runs=settings.request_runs, **chosen))
+        checks = checks_with_sensor(with_rows, self.checks, lake_key=lake_key, **self.check_sensor.model_dump())
+        return dg.Definitions.merge(dg.Definitions(assets=specs, sensors=sensors), checks)
 
 
 class _Translated(DuckLakeTranslator):

@@ -7,6 +7,7 @@ from typing import Annotated, get_args
 import dagster as dg
 from pydantic import Field
 
+from ducklake_dagster.components.checks import ResolvedChecks
 from ducklake_dagster.components.lake import MaintenanceScaffolder, lake_component
 from ducklake_dagster.maintenance.jobs import POOL, MaintenanceLimits, Triggers, build_maintenance_defs
 from ducklake_dagster.maintenance.steps import MaintenanceVerb
@@ -83,6 +84,7 @@ class DuckLakeMaintenanceComponent(dg.Component, dg.Model, dg.Resolvable):
         Sequence[str],
         Field(description="Keys of assets that are tables. A run ends with an observation of each.", examples=[["sales/orders"]]),
     ] = ()
+    checks: ResolvedChecks = ()
     cron_schedule: Annotated[
         str | None, Field(description="Cron schedule of the job; H stands for a fixed minute. Empty: no schedule.")
     ] = _NIGHTLY
@@ -101,6 +103,7 @@ class DuckLakeMaintenanceComponent(dg.Component, dg.Model, dg.Resolvable):
             name=self.name,
             lake_key=lake.resource_key,
             assets=[dg.AssetSpec(dg.AssetKey.from_user_string(key)) for key in self.assets],
+            checks=self.checks,
             schema=schema.get_value() if isinstance(schema, dg.EnvVar) else schema,
             tables=list(self.tables),
             steps=list(self.steps),
@@ -119,4 +122,4 @@ class DuckLakeMaintenanceComponent(dg.Component, dg.Model, dg.Resolvable):
             cron_schedule=self.cron_schedule or _NIGHTLY,
             execution_timezone=self.execution_timezone,
         )
-        return defs if self.cron_schedule else dg.Definitions(jobs=defs.jobs, sensors=defs.sensors)
+        return defs if self.cron_schedule else dg.Definitions(jobs=defs.jobs, sensors=defs.sensors, asset_checks=defs.asset_checks)

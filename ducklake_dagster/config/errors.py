@@ -15,6 +15,7 @@ from ducklake_core.errors import CommitOutcomeUnknownError, CorruptFileError, Du
 Kind: TypeAlias = Literal["table", "asset"]
 SITE = "DUCKLAKE_DOCUMENTATION"
 """Environment variable with the address of the documentation, such as a site that ``make docs`` has built."""
+_PAGE = "how-to/dagster/troubleshooting.md"
 _JAVA = "Java 17 or newer is needed: install a JDK and set JAVA_HOME, or connect to a Spark Connect server"
 
 
@@ -42,7 +43,11 @@ def shown_failures(about: str, kind: Kind = "table") -> Iterator[None]:
         # A frame that is computed while it is written fails here with the error of the asset's own code.
         lines = str(error).strip().splitlines() or [""]
         text = f"{_JAVA} ({lines[0]})" if "JAVA_GATEWAY_EXITED" in lines[0] else f"{type(error).__name__}: {lines[0]}"
-        metadata = {kind: dg.MetadataValue.text(about), "error_type": dg.MetadataValue.text(type(error).__name__)}
+        metadata = {
+            kind: dg.MetadataValue.text(about),
+            "error_type": dg.MetadataValue.text(type(error).__name__),
+            "documentation": documentation(_PAGE),
+        }
         raise dg.Failure(description=f"{kind} {about}: {text}", metadata=metadata) from error
 
 
@@ -61,7 +66,7 @@ def _failure(error: DuckLakeError, about: str, kind: Kind) -> dg.Failure:
     metadata: dict[str, dg.MetadataValue] = {
         kind: dg.MetadataValue.text(about),
         "error_code": dg.MetadataValue.text(error.code),
-        "documentation": documentation("how-to/dagster/troubleshooting.md"),
+        "documentation": documentation(_PAGE),
     }
     for name in ("sqlstate", "mysql_error", "store_error"):
         if error.details.get(name):

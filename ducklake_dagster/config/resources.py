@@ -406,7 +406,16 @@ def _reject_no_places(data: Mapping[str, Any]) -> None:
         )
 
 
+def _name_types(resource: type[DuckLakeResource]) -> None:
+    """Name the types of ``catalog`` and ``storage`` by their kinds; Dagster's page of a resource shows these names."""
+    # Dagster names the type of a union by a hash of its fields, and keeps one object for each hash in a process.
+    for name in _PLACES:
+        union = resource.to_fields_dict()[name].config_type
+        union.key = f"one of {', '.join(union.fields)}"  # type: ignore[attr-defined]
+
+
 _PLACES: Mapping[str, Sequence[type[SecretiveConfig]]] = {"catalog": get_args(Catalog), "storage": get_args(Storage)}
+_name_types(DuckLakeResource)
 
 
 def _of_kind(name: str, given: Mapping[str, Any], kinds: Sequence[type[SecretiveConfig]]) -> Any:

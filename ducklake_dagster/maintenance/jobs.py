@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from ducklake_core.errors import UsageError
 from ducklake_dagster.assets.settings import name_list
+from ducklake_dagster.checks.sensor import checks_with_sensor
 from ducklake_dagster.config.values import age_of, is_count, is_number, reject_no_text
 from ducklake_dagster.maintenance.steps import STEPS, Assets, MaintenanceVerb, outcome_op, step_op
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ducklake_core import DuckLake, LakeHealth, TableHealth
+    from ducklake_dagster.checks.base import LakeCheck
 
 
 POOL = "ducklake_maintenance"
@@ -138,9 +140,13 @@ def build_maintenance_defs(  # noqa: PLR0913 - one call configures everything fo
     pool: str | None = POOL,
     run_tags: Mapping[str, str] | None = None,
     assets: Assets = (),
+    checks: Sequence[LakeCheck] = (),
     schema: str | None = None,
 ) -> dg.Definitions:
     """Build a job that does all maintenance of a lake, a schedule for it, and with ``triggers`` a sensor that requests runs when needed.
+
+    With ``checks``, the result also has these checks of the assets and a sensor that evaluates them without a run, after commits of any
+    client and after maintenance.
 
     The job flushes inlined rows, expires snapshots, merges and rewrites files, and deletes unneeded files, in this order. Every setting is
     run config, with the values given here as defaults. An error in a table or a step does not stop the others: the last step, ``outcome``,
@@ -172,10 +178,13 @@ def build_maintenance_defs(  # noqa: PLR0913 - one call configures everything fo
         pool: Dagster pool of the steps; its limit is configured in the instance.
         run_tags: Tags of the runs, for instance for run queues.
         assets: Assets that are tables of the lake: a run ends with an observation of each, with the numbers of its files.
+        checks: Checks of each of the assets, such as ``[SmallFiles(), SnapshotBacklog(maximum=1000)]``; none by default. The sensor that
+            evaluates them has the name of the job with ``_checks`` appended, and leaves out kinds that read rows.
         schema: The ``schema`` setting of the IO manager, which is part of the tables' names.
 
     Raises:
-        UsageError: A step is unknown or occurs twice, an age is invalid, or a limit of Spark has no ``spark_key``.
+        UsageError: A step is unknown or occurs twice, an age is invalid, a limit of Spark has no ``spark_key``, or there are checks and
+            no assets.
     """
     reject_no_text("name", name)
     _reject_others("limits", limits, MaintenanceLimits)
@@ -191,10 +200,12 @@ def build_maintenance_defs(  # noqa: PLR0913 - one call configures everything fo
         limits=limits or MaintenanceLimits(),
         dry_run=dry_run,
     )
+    assets = list(assets)
     job = _job(name, plan, lake_key=lake_key, spark_key=spark_key, pool=pool, assets=assets, schema=schema, run_tags=run_tags)
     schedule = _schedule(job, cron_schedule, execution_timezone, minute_of=f"{name}:{lake_key}")
     sensors = [] if triggers is None else [_sensor(f"{name}_sensor", job, triggers, plan, lake_key)]
-    return dg.Definitions(jobs=[job], schedules=[schedule], sensors=sensors)
+    own = dg.Definitions(jobs=[job], schedules=[schedule], sensors=sensors)
+    return dg.Definitions.merge(own, checks_with_sensor(assets, checks, name=f"{name}_checks", lake_key=lake_key, schema=schema))
 
 
 def build_maintenance_job(
@@ -503,10 +514,9 @@ def statistics_sensor(
         possible = [replace(request, steps=request.steps & set(steps)) for request in requests]
         pause = timedelta(seconds=triggers.minimum_interval_seconds)
         runs = list(_runs(context.instance, [request for request in possible if request.steps], pause, run_config))
-        reason = (
-            None if runs else f"{len(wanted)} tables at snapshot {health.snapshot_id} need no maintenance, or a run was requested already"
-        )
-        return dg.SensorResult(run_requests=runs, skip_reason=reason, cursor=cursor.text())
+        seen = f"{len(wanted)} table{'' if len(wanted) == 1 else 's'}"
+        none = f"no maintenance is needed by {seen} at snapshot {health.snapshot_id}, or a run was requested already"
+        return dg.SensorResult(run_requests=runs, skip_reason=None if runs else none, cursor=cursor.text())
 
     return sensor
 

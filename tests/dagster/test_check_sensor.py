@@ -10,7 +10,16 @@ import pyarrow as pa
 import pytest
 
 from ducklake_core.errors import UsageError
-from ducklake_dagster import DuckLakeResource, Freshness, InlinedRows, RowCountChange, UniqueKey, build_check_sensor, build_lake_checks
+from ducklake_dagster import (
+    DuckLakeResource,
+    Freshness,
+    InlinedRows,
+    RowCountChange,
+    UniqueKey,
+    build_check_sensor,
+    build_lake_checks,
+    build_maintenance_defs,
+)
 
 DAYS = dg.DailyPartitionsDefinition("2026-03-27", end_date="2026-04-03")
 KEYS = DAYS.get_partition_keys()
@@ -97,3 +106,23 @@ def test_it_ships_stopped_and_rejects_what_reads_rows() -> None:
         make([UniqueKey(key="id")])
     with pytest.raises(UsageError, match="has no assets"):
         build_check_sensor(assets=[], checks=[Freshness(max_age="1 day")])
+
+
+def test_maintenance_has_checks_of_its_assets_and_their_sensor(lake_resource: DuckLakeResource, instance: dg.DagsterInstance) -> None:
+    lake = lake_resource.connect()
+    lake.write("plain", pa.table({"n": range(6)}))
+    checks = [InlinedRows(maximum=5), UniqueKey(key="n")]
+    defs = build_maintenance_defs(name="care", assets=ASSETS[1:], checks=checks)
+    (sensor,) = defs.sensors or ()
+    assert isinstance(sensor, dg.SensorDefinition)
+    assert (sensor.name, sensor.default_status) == ("care_checks", dg.DefaultSensorStatus.STOPPED)
+    context = dg.build_sensor_context(instance=instance, resources={"lake": lake_resource})
+    found = sensor.evaluate_tick(context)
+    assert [event.check_name for event in found.asset_events] == ["inlined_rows"], "the sensor opens no files"
+    assert found.skip_message == f"reported 1 check (1 failed) at snapshot {lake.snapshot().id}"
+    (built,) = defs.asset_checks or ()
+    assert {key.name for key in built.check_keys} == {"inlined_rows", "unique_key"}
+    assert not build_maintenance_defs(assets=ASSETS[1:]).sensors
+    assert not build_maintenance_defs(assets=ASSETS[1:], checks=[UniqueKey(key="n")]).sensors
+    with pytest.raises(UsageError, match="assets is empty"):
+        build_maintenance_defs(checks=checks)

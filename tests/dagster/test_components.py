@@ -312,6 +312,56 @@ def test_maintenance_is_observed_by_assets(project: Any, tmp_path: Path, instanc
     assert [one.asset_key.to_user_string() for one in found] == ["events"]
 
 
+CHECKS = [{"kind": "Freshness", "max_age": "26 hours", "severity": "ERROR"}, {"kind": "UniqueKey", "key": ["n"]}]
+
+
+def test_checks_and_the_sensor_that_evaluates_them(project: Any, lake: DuckLake) -> None:
+    own = {"lake": "lake", "include": ["raw.events"], "checks": CHECKS, "check_sensor": {"name": "raw_checks"}}
+    write(project.defs_folder_path / "raw", {"type": "ducklake_dagster.DuckLakeTablesComponent", "attributes": own})
+    with project.load_component_and_build_defs(defs_path="raw") as (component, _):
+        asyncio.run(component.refresh_state(project.project_root))
+    with project.load_component_and_build_defs(defs_path="raw") as (_, found):
+        defs = found
+    keys = {(key.asset_key.to_user_string(), key.name) for built in defs.asset_checks for key in built.check_keys}
+    assert keys == {("raw/events", "freshness"), ("raw/events", "unique_key")}
+    assert [sensor.name for sensor in defs.sensors] == ["raw_checks"]
+    care = {"lake": "lake", "assets": ["events"], "checks": CHECKS, "cron_schedule": ""}
+    write(project.defs_folder_path / "care", {"type": "ducklake_dagster.DuckLakeMaintenanceComponent", "attributes": care})
+    with project.load_component_and_build_defs(defs_path="care") as (_, defs):
+        assert [sensor.name for sensor in defs.sensors] == ["ducklake_maintenance_checks"]
+        assert len(defs.asset_checks) == 1
+
+
+@pytest.mark.parametrize(
+    ("checks", "message"),
+    [
+        ([{"kind": "Fresh"}], "must be one of ColumnBounds, "),
+        ([{"kind": "Freshness", "age": "1 day"}], "Freshness has no field age. Its fields are name, severity, blocking, max_age"),
+        ([{"kind": "Freshness"}], "Freshness needs max_age"),
+        ([{"kind": "SmallFiles", "severity": "BAD"}], "severity must be WARN or ERROR"),
+        ("{{ env.NO_CHECKS or 'none' }}", "checks must be a list"),
+    ],
+)
+def test_invalid_checks_raise(project: Any, checks: object, message: str) -> None:
+    attributes = {"lake": "lake", "assets": ["events"], "checks": checks}
+    write(project.defs_folder_path / "care", {"type": "ducklake_dagster.DuckLakeMaintenanceComponent", "attributes": attributes})
+    with raises(message), project.load_component_and_build_defs(defs_path="care"):
+        pass
+
+
+def test_the_schema_of_the_yaml_has_the_fields_of_each_check() -> None:
+    validator = Draft202012Validator(DuckLakeMaintenanceComponent.get_model_cls().model_json_schema())
+
+    def faults(*checks: Any) -> list[str]:
+        return [fault.message for fault in validator.iter_errors({"lake": "lake", "checks": [*checks]})]
+
+    assert faults(*CHECKS) == []
+    assert faults({"kind": "Freshness", "max_age": "1 day", "age": 1}) == ["Additional properties are not allowed ('age' was unexpected)"]
+    assert faults({"kind": "Freshness"}) == ["'max_age' is a required property"]
+    (unknown,) = faults({"kind": "Fresh"})
+    assert unknown.startswith("'Fresh' does not match '^(ColumnBounds|")
+
+
 def dg_command(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{home / 'src'}", "DAGSTER_DISABLE_TELEMETRY": "1", "DG_CLI_TEST_MODE": "1"}
     return subprocess.run([str(BIN / "dg"), *arguments], cwd=home, env=environment, capture_output=True, text=True, check=False)

@@ -45,7 +45,7 @@ def shown(lake: DuckLakeResource, *, retries: int = 1, frame: Callable[[], Any] 
     assert failure is not None
     assert failure.description
     metadata = {key: value.value for key, value in failure.metadata.items()}
-    assert metadata.get("documentation") == "docs/how-to/dagster/troubleshooting.md" or "error_type" in metadata
+    assert metadata["documentation"] == "docs/how-to/dagster/troubleshooting.md"
     return failure.description.splitlines()[0], metadata, len(computed)
 
 
@@ -176,6 +176,7 @@ def test_a_missing_java_names_what_to_install() -> None:
     with pytest.raises(dg.Failure) as caught, shown_failures("main.t"):
         raise RuntimeError("[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number.")
     assert str(caught.value.description).startswith("table main.t: Java 17 or newer is needed: install a JDK and set JAVA_HOME")
+    assert caught.value.metadata["documentation"].value == "docs/how-to/dagster/troubleshooting.md"
 
 
 def test_mysql_errors_of_login_and_database_name_what_to_do() -> None:

@@ -70,6 +70,8 @@ def test_the_pages_of_resources(context: Any) -> None:
     assert len([one for one in found if one["name"].startswith("manager_")]) == 18
     assert "********" in text
     assert "LAKE_SECRET" in text, "which variable it is may be known"
+    types = {(field["name"], field["configTypeKey"]) for one in found if one["name"] == "lake" for field in one["configFields"]}
+    assert {("catalog", "one of sqlite, duckdb, postgres, mysql, address"), ("storage", "one of local, s3, gcs, azure")} <= types
 
 
 @pytest.mark.parametrize("job", ["ducklake_maintenance", "launched", "__ASSET_JOB"])

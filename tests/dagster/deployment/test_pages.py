@@ -54,11 +54,20 @@ VIEWS = {
     ),
     "resource": View(
         path=f"{REPOSITORY}/resources/lake",
-        shows=("The database of the lake's metadata", "allowed_paths", "Example:", "******** (password 1)", "LAKE_SECRET"),
+        shows=(
+            "The database of the lake's metadata",
+            "allowed_paths",
+            "Example:",
+            "******** (password 1)",
+            "LAKE_SECRET",
+            "one of local, s3, gcs, azure",
+        ),
         width=2600,
     ),
     "ticks-of-the-commit-sensor": View(
-        path=f"{REPOSITORY}/sensors/ducklake_commits", clicks=("0 runs requested",), shows=("Skip reason: reported",)
+        path=f"{REPOSITORY}/sensors/ducklake_commits",
+        clicks=("0 runs requested",),
+        shows=("Skip reason: 1 partition of ranged changed by",),
     ),
     "failed-run": View(path="/runs/{failed}", shows=("column 'generation_41' is new", "main.misfit", "schema_evolution='additive'")),
     "maintenance-run": View(path="/runs/{maintenance}", shows=("delete_orphaned_files", "Succeeded (7)", "ASSET_OBSERVATION")),
