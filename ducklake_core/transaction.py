@@ -1788,7 +1788,7 @@ class Transaction:
             UsageError: ``sql`` is not exactly one valid statement, a parameter has no value, or an argument is not a frame.
             UnsupportedFeatureError: The statement uses a feature that is not supported, or DuckDB is not installed.
         """
-        from ducklake_core.sql.functions import Caller, replaced, set_variable
+        from ducklake_core.sql.functions import Caller, copy_to_file, replaced, set_variable
         from ducklake_core.sql.parameters import frame_sources, with_parameters
         from ducklake_core.sql.query import statement_zone
         from ducklake_core.sql.time_travel import is_query
@@ -1809,7 +1809,11 @@ class Transaction:
                     "spark=...)"
                 )
             return StagedQuery(self._queries(sources, files=files), sql, zone)
-        if set_variable(sql, self._lake.variables, lambda text: StagedQuery(self._queries(sources, files=files), text, zone)):
+
+        def query(text: str) -> StagedQuery:
+            return StagedQuery(self._queries(sources, files=files), text, zone)
+
+        if set_variable(sql, self._lake.variables, query) or copy_to_file(sql, query, files=files):
             return None
         with in_zone(zone):
             self._run(sql, spark, sources, files=files)

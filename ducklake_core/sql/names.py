@@ -13,7 +13,7 @@ from sqlglot import TokenType
 
 from ducklake_core.catalog.reading.bulk_reader import ManyTablesReader
 from ducklake_core.catalog.reading.definitions import Macro, ViewState, find_view, macros, views
-from ducklake_core.engines.duckdb.query import MacroSource, Sources, ViewSource, schema_in_instance
+from ducklake_core.engines.duckdb.query import MacroSource, Sources, ViewSource, name_in_instance, schema_in_instance
 from ducklake_core.engines.duckdb.relations import ReadRows, TableSource
 from ducklake_core.errors import DuckLakeError, NotFoundError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.types.names import DEFAULT_SCHEMA, dotted, folded, quoted_path, split_path
@@ -52,7 +52,7 @@ class NamedTable:
     Attributes:
         open: Gives its columns, and what it can be read by.
         added_rows: How many rows it has that the catalog does not know of.
-        is_staged: Whether a transaction has changed it, so that the catalog has other columns perhaps.
+        staged: The table as a transaction has changed it; None for one that is as the catalog has it.
     """
 
     id: int
@@ -60,7 +60,7 @@ class NamedTable:
     name: str
     open: Callable[[], tuple[Schema, ScanTable]]
     added_rows: int = 0
-    is_staged: bool = False
+    staged: TableState | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,23 +193,31 @@ def is_about_definitions(sql: str, names: Names) -> bool:
 def definitions(lake: LakeContext, names: Names) -> Sources:
     """Return all tables, views and macros, whose rows cannot be read."""
     paths = SchemaPaths(names.objects())
-    committed = [one.id for one in names.tables if not one.is_staged]
+    committed = [one.id for one in names.tables if one.staged is None]
     with lake.reader() as reader:
         many = ManyTablesReader(reader.connection, reader.info, reader.catalog, committed)
-        columns = {one: many.table_by_id(one, names.snapshot_id).schema for one in committed}
-    tables = [
-        TableSource(
-            schema_name=one.schema_name, name=one.name, columns=columns[one.id] if one.id in columns else one.open()[0], read=_unread
-        )
-        for one in names.tables
-    ]
+        states = [one.staged or many.table_by_id(one.id, names.snapshot_id) for one in names.tables]
+    tables = [TableSource(schema_name=one.schema_name, name=one.name, columns=one.schema, read=_unread) for one in states]
     shown = [
         ViewSource(schema_name=one.schema_name, name=one.name, sql=paths.flattened(one.sql), column_aliases=one.column_aliases)
         for one in names.views
         if one.dialect.lower() == "duckdb"
     ]
     called = [MacroSource(schema_name=one.schema_name, name=one.name, implementations=one.implementations) for one in names.macros]
-    return Sources(tables=tuple(tables), views=tuple(shown), macros=tuple(called))
+    commented: list[TableState | ViewState] = [*states, *names.views]
+    comments = [comment for one in commented for comment in _comments(one)]
+    return Sources(tables=tuple(tables), views=tuple(shown), macros=tuple(called), comments=tuple(comments))
+
+
+def _comments(one: TableState | ViewState) -> Iterator[tuple[str, str]]:
+    """Yield the comments of a table, or of a view, and of its columns, with what they are about."""
+    name = name_in_instance(one.schema_name, one.name)
+    if one.comment is not None:
+        yield f"{'VIEW' if isinstance(one, ViewState) else 'TABLE'} {name}", one.comment
+    if not isinstance(one, ViewState):
+        for column in one.schema:
+            if column.id in one.column_comments:
+                yield f"COLUMN {name}.{quoted_path((column.name,))}", one.column_comments[column.id]
 
 
 def _unread(_columns: Sequence[str], _where: Predicate | None) -> pa.RecordBatchReader:

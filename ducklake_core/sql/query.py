@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from html import escape
+from itertools import count
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -269,7 +270,7 @@ def columns_in_process(lake: LakeContext, names: Names, sql: str, *, files: bool
         return from_arrow_schema(query_definitions(sql, definitions(lake, names)).schema)
     described = _in_process(lake, names, sql, lambda text, found: run(f"DESCRIBE {text}", found, files=files)).read_all()
     columns: list[Field] = []
-    for name, kind in zip(described["column_name"].to_pylist(), described["column_type"].to_pylist(), strict=True):
+    for name, kind in zip(distinct(described["column_name"].to_pylist()), described["column_type"].to_pylist(), strict=True):
         try:
             # DuckDB describes an untyped NULL as "NULL", with the quotes.
             columns.append(Field(name=name, type=NULL if kind == '"NULL"' else data_type_of(kind)))
@@ -277,6 +278,21 @@ def columns_in_process(lake: LakeContext, names: Names, sql: str, *, files: bool
             message = f"column {name!r} of the query has type {kind}, which DuckLake does not support. Cast it, for example to VARCHAR"
             raise SchemaError(message, column=name) from problem
     return Schema(columns=tuple(columns))
+
+
+def distinct(names: Sequence[str]) -> list[str]:
+    """Return the names of columns as DuckDB gives them to a table: those that are there already get a number.
+
+    >>> distinct(["a", "A", "a_1", "b", "a"])
+    ['a', 'A_1', 'a_1_1', 'b', 'a_2']
+    """
+    taken: set[str] = set()
+    found = []
+    for name in names:
+        chosen = next(one for one in (name if not n else f"{name}_{n}" for n in count()) if folded(one) not in taken)
+        taken.add(folded(chosen))
+        found.append(chosen)
+    return found
 
 
 def check_in_process(lake: LakeContext, names: Names, sql: str, *, files: bool = False) -> tuple[str, Sources] | None:
@@ -431,7 +447,7 @@ def with_virtual_columns(found: Sources, statements: Sequence[str]) -> Sources:
     wanted = [column for column in VIRTUAL_SCHEMA if column.name in mentioned and column != FILE_INDEX]
     tables = []
     for table in found.tables:
-        more = [column for column in wanted if table.columns.find(column.name) is None]
+        more = [column for column in wanted if not table.is_frame and table.columns.find(column.name) is None]
         tables.append(replace(table, columns=Schema(columns=(*table.columns, *more))) if more else table)
     return replace(found, tables=tuple(tables))
 

@@ -171,7 +171,7 @@ class StagedQueries:
                 name=one.state.name,
                 open=self._opener(one.name),
                 added_rows=one.rows.row_count,
-                is_staged=True,
+                staged=one.state,
             )
             for one in staged.values()
         ]

@@ -75,6 +75,8 @@ class Statement:
             self._drop()
         elif words[0] == "INSERT":
             self._insert()
+        elif words[0] == "COPY":
+            self._copy()
         elif words[0] in ("UPDATE", "DELETE", "MERGE"):
             change_rows(self._tx, self._queries, self._sql, self._spark, self._change_computed)
         elif words[0] in ("TRUNCATE", "CREATE"):
@@ -170,6 +172,15 @@ class Statement:
         rows = self._queries.rows_of(insert.query_for(target), target, by_name=insert.by_name, spark=self._spark)
         # Columns that an INSERT does not name get their default or NULL, as in any SQL database.
         self._tx.append(insert.table, rows, missing_columns="null")
+
+    def _copy(self) -> None:
+        from ducklake_core.sql.copy_from import copy_from
+
+        copy = copy_from(self._sql, files=self._queries.files)
+        schema = self._queries.schema(copy.table)
+        target = [schema.column(name) for name in copy.columns or schema.names]
+        rows = self._queries.rows_of(copy.query(target), [(column.name, column) for column in target])
+        self._tx.append(copy.table, rows, missing_columns="null")
 
     def _create_as(self, node: exp.Create, *, has_data: bool) -> None:
         only(node, "this", "kind", "expression", "replace", "exists", "properties", "refresh")

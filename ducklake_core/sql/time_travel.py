@@ -93,6 +93,8 @@ def without_time_travel(sql: str, first: int = 0) -> tuple[str, tuple[TableAt, .
     'SELECT t.a FROM "__ducklake_at"."t0" AS "t" WHERE a > 1'
     >>> found.parts, found.at
     (('s', 't'), 3)
+    >>> without_time_travel("FROM s.t AS a AT (VERSION => 3)")[0]
+    'FROM "__ducklake_at"."t0" AS "a"'
 
     Args:
         sql: A query.
@@ -110,13 +112,13 @@ def without_time_travel(sql: str, first: int = 0) -> tuple[str, tuple[TableAt, .
         if end is None:
             place += 1
             continue
-        begin = _name_start(tokens, place - 1)
-        named = tuple(token.text for token in tokens[begin:place] if token.token_type != TokenType.DOT)
+        begin, behind = _table_name(tokens, place)
+        named = tuple(token.text for token in tokens[begin:behind] if token.token_type != TokenType.DOT)
         key = f"t{first + len(found)}"
         found.append(TableAt(key=key, parts=named, at=_moment(tokens[place + 2 : end], sql)))
         # Without an alias of its own the table keeps its name, by which columns may be qualified.
         has_alias = end + 1 < len(tokens) and tokens[end + 1].token_type in (TokenType.ALIAS, *_NAMES)
-        alias = "" if has_alias else f" AS {quoted_path(named[-1:])}"
+        alias = "" if has_alias else f" AS {quoted_path((tokens[place - 1].text,))}"
         parts += [sql[done : tokens[begin].start], quoted_path((OTHER_SNAPSHOTS, key)), alias]
         done, place = tokens[end].end + 1, end + 1
     return "".join([*parts, sql[done:]]), tuple(found)
@@ -136,6 +138,16 @@ def _clause_end(tokens: Sequence[Any], place: int) -> int | None:
         if not depth:
             return end
     return None
+
+
+def _table_name(tokens: Sequence[Any], place: int) -> tuple[int, int]:
+    """Return the positions of the table's name before AT: DuckDB has an alias between both, ``s.t AS a AT (...)``."""
+    begin = _name_start(tokens, place - 1)
+    if begin != place - 1 or begin < 2:
+        return begin, place
+    behind = begin - 1 if tokens[begin - 1].token_type == TokenType.ALIAS else begin
+    is_alias = behind < begin or tokens[begin - 1].token_type in _NAMES
+    return (_name_start(tokens, behind - 1), behind) if is_alias else (begin, place)
 
 
 def _name_start(tokens: Sequence[Any], last: int) -> int:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -26,6 +26,7 @@ from ducklake_core.engines.duckdb.functions import make_functions, query_needs_c
 from ducklake_core.engines.duckdb.relations import Failures, TableDataset, TableSource, explained_table, view_of
 from ducklake_core.engines.duckdb_instance import INEXACT_IN_ARROW, new_instance, run_interruptibly
 from ducklake_core.errors import DuckLakeError, NotFoundError, UnsupportedFeatureError, UsageError
+from ducklake_core.format.expressions.sql import quoted
 from ducklake_core.format.macro_definitions import MacroImplementation
 from ducklake_core.format.macros import PLACEHOLDER
 from ducklake_core.format.types.data_types import UINT128, VARCHAR, VARIANT, DataType, with_children
@@ -81,11 +82,16 @@ class MacroSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """The tables, views and macros that a query may name."""
+    """The tables, views and macros that a query may name.
+
+    Attributes:
+        comments: For queries about definitions, what comments are about, such as ``TABLE "main"."t"``, and their text.
+    """
 
     tables: tuple[TableSource, ...] = ()
     views: tuple[ViewSource, ...] = ()
     macros: tuple[MacroSource, ...] = ()
+    comments: tuple[tuple[str, str], ...] = ()
 
     @property
     def statements(self) -> list[str]:
@@ -655,6 +661,10 @@ def query_definitions(sql: str, sources: Sources) -> pa.Table:
             name = name_in_instance(table.schema_name, table.name)
             connection.execute(f"CREATE TABLE {name} ({', '.join(map(_column_text, table.columns))})")
         make_views(connection, sources, _LISTED)
+        for subject, text in sources.comments:
+            with suppress(duckdb.CatalogException):
+                # A view that DuckDB could not create has none.
+                connection.execute(f"COMMENT ON {subject} IS {quoted(text, 'duckdb')}")
         try:
             read = connection.get_table_names(sql) & {one.name for one in named if not isinstance(one, MacroSource)}
             if read and not sql.lstrip().upper().startswith(("DESC", "SHOW", "PRAGMA")):

@@ -271,13 +271,10 @@ def test_create_table_as_keeps_types(address: LakeAddress, query: str, types: li
         assert [kind for (kind,) in duck.rows("SELECT column_type FROM (DESCRIBE made)")] == types
 
 
-@pytest.mark.parametrize(
-    ("query", "message"), [("SELECT 'a'::ENUM('a') AS e", "column 'e' of the query"), ("SELECT 1 AS a, 2 AS a", "'a'")]
-)
-def test_create_table_as_rejects_columns_that_no_lake_has(address: LakeAddress, query: str, message: str) -> None:
+def test_create_table_as_rejects_columns_that_no_lake_has(address: LakeAddress) -> None:
     lake = made(address)
-    with pytest.raises(SchemaError, match=message):
-        lake.sql(f"CREATE TABLE made AS {query}")
+    with pytest.raises(SchemaError, match="column 'e' of the query"):
+        lake.sql("CREATE TABLE made AS SELECT 'a'::ENUM('a') AS e")
 
 
 def test_a_default_of_a_type_that_lakes_lack_is_computed(address: LakeAddress) -> None:

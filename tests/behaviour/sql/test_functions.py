@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import duckdb as duckdb_alone
 import pyarrow as pa
 import pytest
 
@@ -27,6 +28,9 @@ def lake_and_duckdb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[
     lake.sql("UPDATE t SET a = a + 1000 WHERE a < 3")
     lake.sql("CREATE VIEW v AS SELECT count(*) AS n FROM t")
     lake.sql("DELETE FROM t WHERE a >= 100")
+    lake.sql("CREATE VIEW pairs (n, s) AS VALUES (1, 'x'), (2, 'it''s')")
+    for comment in ("TABLE t IS 'it''s t'", "COLUMN t.b IS 'letters'", "VIEW v IS 'counted'"):
+        lake.sql(f"COMMENT ON {comment}")
     lake.sql("CALL ducklake_set_option('lake', 'target_file_size', '1MB', table_name => 't')")
     with attached(address) as duckdb:
         yield lake, duckdb
@@ -62,6 +66,11 @@ SAME = (
     "SELECT a FROM lake.table_deletions('t', 8, 8) ORDER BY 1 LIMIT 3",
     "SELECT count(*) FROM lake.table_changes('t', now() - INTERVAL 1 DAY, now()::TIMESTAMPTZ)",
     "FROM v AT (VERSION => 7)",
+    "SELECT old.a FROM lake.t AS old AT (VERSION => 1) JOIN t now_ AT (VERSION => 2) ON old.a = now_.a ORDER BY ALL LIMIT 3",
+    "SELECT table_name, comment FROM duckdb_tables() WHERE database_name = 'lake' AND schema_name <> 'public' ORDER BY ALL",
+    "SELECT view_name, comment FROM duckdb_views() WHERE database_name = 'lake' AND view_name = 'v'",
+    "SELECT column_name, comment FROM duckdb_columns() WHERE database_name = 'lake' AND table_name IN ('t', 'v') ORDER BY ALL",
+    "FROM pairs ORDER BY ALL",
     "SELECT n + 1 AS more FROM lake.main.v AT (VERSION => 8)",
     "SELECT * FROM lake.s.u",
     "SELECT lake.s.u.k, u.n.t FROM lake.s.u, lake.t LIMIT 1",
@@ -93,6 +102,9 @@ REJECTED = {
     "CREATE VIEW w AS SELECT nope FROM t": (UsageError, "nope"),
     "CREATE VIEW w AS SELECT a FROM nope": (NotFoundError, "nope"),
     "SELECT nope FROM t": (UsageError, "nope"),
+    "SELECT snapshot_id FROM lake.current_snapshot()": (UsageError, "snapshot_id"),
+    "COPY t FROM '/tmp/rows.csv'": (UnsupportedFeatureError, "files=True"),
+    "COPY t FROM rows": (UsageError, "COPY table FROM 'file'"),
     "SELECT sum(": (UsageError, "Parser Error"),
     "EXPLAIN DELETE FROM t": (UnsupportedFeatureError, "query, without options"),
     "FROM __ducklake_metadata_lake.nope": (NotFoundError, "the catalog has no table nope"),
@@ -233,4 +245,61 @@ def test_files_are_read_and_written_on_request(tmp_path: Path) -> None:
     assert rows(lake, "SELECT count(*) FROM t") == [(8,)]
     with pytest.raises(UsageError, match="rows"):
         lake.sql(f"SELECT * FROM read_json('{tmp_path}/rows.json')", files=True)
+    lake.close()
+
+
+COPIED = {
+    "t.parquet": ("t", ""),
+    "t.csv": ("t", "(HEADER, DELIMITER '|')"),
+    "numbers.csv": ("(SELECT k, s FROM t)", "(HEADER false, NULL 'NA')"),
+    "t.json": ("(SELECT s, k, d FROM t)", ""),
+}
+COPIES = (
+    "t FROM 't.parquet'",
+    "lake.main.t FROM 't.parquet' (FORMAT 'parquet')",
+    "t FROM 't.csv' (HEADER, DELIMITER '|')",
+    "t FROM 't.csv' WITH (HEADER true, DELIM '|')",
+    "t (k, s) FROM 'numbers.csv' (FORMAT csv, NULL 'NA')",
+    "t FROM 't.json'",
+    "t (s, k) FROM 't.json'",
+)
+
+
+def test_copy_from_files_does_what_duckdb_does(tmp_path: Path) -> None:
+    lake = DuckLake.create(f"sqlite:///{tmp_path}/lake.sqlite", data_path=f"{tmp_path}/files/")
+    create = "CREATE TABLE t (k INTEGER, s VARCHAR, d DATE)"
+    lake.sql(create)
+    lake.sql("INSERT INTO t VALUES (1, 'a', '2026-01-31'), (2, NULL, NULL), (3, 'it''s', '2026-02-01')")
+    for name, (what, options) in COPIED.items():
+        lake.sql(f"COPY {what} TO '{tmp_path}/{name}' {options}", files=True)
+    with lake.transaction() as tx:
+        tx.sql(f"COPY t TO '{tmp_path}/again.parquet'", files=True)
+        tx.sql("DELETE FROM t")
+        tx.sql(f"COPY t FROM '{tmp_path}/again.parquet'", files=True)
+    assert rows(lake, "SELECT count(*) FROM t") == [(3,)]
+    with duckdb_alone.connect() as duckdb:
+        duckdb.execute("ATTACH ':memory:' AS lake")
+        duckdb.execute("USE lake")
+        duckdb.execute(create)
+        for copy in COPIES:
+            lake.sql("DELETE FROM t")
+            duckdb.execute("DELETE FROM t")
+            statement = "COPY " + copy.replace("FROM '", f"FROM '{tmp_path}/")
+            lake.sql(statement, files=True)
+            duckdb.execute(statement)
+            assert rows(lake, "FROM t ORDER BY ALL") == duckdb.execute("FROM t ORDER BY ALL").fetchall(), copy
+    for wrong, message in (("'t.csv' (FORMAT xlsx)", "format XLSX"), ("'t.csv' HEADER", "in brackets"), ("'none.csv'", "none.csv")):
+        with pytest.raises((UsageError, UnsupportedFeatureError), match=message):
+            lake.sql(f"COPY t FROM {wrong}", files=True)
+    lake.close()
+
+
+def test_columns_of_the_same_name_get_numbers(tmp_path: Path) -> None:
+    query = 'SELECT 1 AS a, 2 AS "A", 3 AS a_1, 4 AS b, 5 AS a'
+    lake = DuckLake.create(f"sqlite:///{tmp_path}/lake.sqlite", data_path=f"{tmp_path}/files/")
+    lake.sql(f"CREATE TABLE t AS {query}")
+    with duckdb_alone.connect() as duckdb:
+        named = [name for name, *_ in duckdb.execute(f"CREATE TABLE t AS {query}; DESCRIBE t").fetchall()]
+    assert list(lake.table("t").schema.names) == named
+    assert rows(lake, "FROM t") == [(1, 2, 3, 4, 5)]
     lake.close()
