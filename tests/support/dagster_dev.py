@@ -18,7 +18,6 @@ from typing import Any
 from tests.support import servers
 
 LOCATION = "lake-project"
-SELECTOR = {"repositoryLocationName": LOCATION, "repositoryName": "__repository__"}
 LAUNCH = """mutation L($e: ExecutionParams!) { launchRun(executionParams: $e) { __typename
   ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } ... on RunConfigValidationInvalid { errors { message } } } }"""
 REEXECUTE = """mutation R($p: ReexecutionParams!) { launchRunReexecution(reexecutionParams: $p) { __typename
@@ -77,11 +76,18 @@ class DagsterServer:
     Attributes:
         happened: Something that differs after each event of a run and each tick.
         secrets: What no answer may hold.
+        location: Name of the code location.
     """
 
     running: servers.Server
     happened: Callable[[], object]
     secrets: Sequence[str] = field(default=())
+    location: str = LOCATION
+
+    @property
+    def selector(self) -> dict[str, str]:
+        """Return what queries name the code location by."""
+        return {"repositoryLocationName": self.location, "repositoryName": "__repository__"}
 
     @property
     def url(self) -> str:
@@ -139,7 +145,7 @@ class DagsterServer:
         found = self.query(
             LAUNCH,
             e={
-                "selector": {**SELECTOR, "jobName": job, **selector},
+                "selector": {**self.selector, "jobName": job, **selector},
                 "mode": "default",
                 "executionMetadata": {"tags": [{"key": key, "value": value} for key, value in (tags or {}).items()]},
             },
@@ -198,11 +204,11 @@ class DagsterServer:
 
     def sensor(self, name: str) -> Any:
         """State of a sensor with its last ticks."""
-        return self.query(SENSOR, s={**SELECTOR, "sensorName": name})["sensorState"]
+        return self.query(SENSOR, s={**self.selector, "sensorName": name})["sensorState"]
 
     def start_sensor(self, name: str) -> str:
         """Start a sensor; gives what stops it."""
-        state = self.query(START_SENSOR, s={**SELECTOR, "sensorName": name})["sensorState"]
+        state = self.query(START_SENSOR, s={**self.selector, "sensorName": name})["sensorState"]
         assert state["status"] == "RUNNING"
         started: str = state["id"]
         return started
@@ -221,7 +227,7 @@ class DagsterServer:
     @contextmanager
     def schedule(self, name: str) -> Iterator[None]:
         """A schedule that runs until the end of the block."""
-        state = self.query(START_SCHEDULE, s={**SELECTOR, "scheduleName": name})["scheduleState"]
+        state = self.query(START_SCHEDULE, s={**self.selector, "scheduleName": name})["scheduleState"]
         assert state["status"] == "RUNNING"
         yield
         assert self.query(STOP_SCHEDULE, id=state["id"])["scheduleState"]["status"] == "STOPPED"
