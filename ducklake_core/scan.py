@@ -33,6 +33,7 @@ from ducklake_core.planning.plan import (
     with_virtual,
 )
 from ducklake_core.planning.planner import feed_columns, plan_changes, plan_scan, scan_columns
+from ducklake_core.planning.table_info import row_count_of_many_files
 from ducklake_core.storage.filesystems import Storage
 
 if TYPE_CHECKING:
@@ -224,7 +225,13 @@ class Scan(Readable):
         """Return the number of rows. Reads only the catalog if it has the number; otherwise it opens the files that it needs."""
         from ducklake_core.engines.arrow.read import count_rows
 
-        return count_rows(self._plan((), ("file_row_number",)), self.storage, self.row_limit)
+        with self.reader() as reader:
+            if self.where is None and self.pushed is None and self.overlay is None:
+                known = row_count_of_many_files(reader, self.table)
+                if known is not None:
+                    return known if self.row_limit is None else min(known, self.row_limit)
+            plan = plan_scan(reader, self.table, (), self.where, virtual=("file_row_number",), pushed=self.pushed)
+        return count_rows(self._finished(plan), self.storage, self.row_limit)
 
     def _names(self, plan: ScanPlan) -> list[str]:
         """Return the output columns in the requested order, with virtual columns only if requested."""

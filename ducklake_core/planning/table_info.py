@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from ducklake_core.catalog import changed
 from ducklake_core.catalog.changed import Definition, Edges, InlinedGroup
-from ducklake_core.catalog.reading.files import data_files
+from ducklake_core.catalog.reading.files import data_files, has_many_files
 from ducklake_core.catalog.reading.options import ScopedOption
 from ducklake_core.catalog.reading.reader import CatalogReader, check_same_snapshot, expired_since
 from ducklake_core.errors import CatalogCorruptError, SchemaError, UnsupportedFeatureError
@@ -120,6 +120,18 @@ def table_size(reader: CatalogReader, state: TableState) -> Size:
     keys = state.partition_spec.fields if state.partition_spec is not None else ()
     info = replace(_info(listing, inlined, state.snapshot_id), partition_by=tuple(key.expression for key in keys))
     return Size(info=info, plan=None if listing.is_exact else _count_plan(reader, state))
+
+
+def row_count_of_many_files(reader: CatalogReader, state: TableState) -> int | None:
+    """Return the number of rows of a table of many files without deleted rows from one sum; None if a plan is needed, or is as fast.
+
+    Raises:
+        NotFoundError: The snapshot was expired.
+    """
+    if not has_many_files(reader, state):
+        return None
+    size = table_size(reader, state)
+    return None if size.plan is not None or size.info.deleted_row_count or size.info.delete_file_count else size.info.row_count
 
 
 def row_counts(reader: CatalogReader, snapshot_id: int, table_ids: Collection[int]) -> dict[int, int]:

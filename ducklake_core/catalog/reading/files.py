@@ -272,6 +272,15 @@ def data_files(
     return DataFiles(reader, table, predicate, statistics_for)
 
 
+def has_many_files(reader: CatalogReader, table: TableState) -> bool:
+    """Return whether a table has more than :data:`FEW_FILES` live files.
+
+    Raises:
+        NotFoundError: The snapshot was expired.
+    """
+    return FileQueries(reader, table, None).total(FEW_FILES + 1) > FEW_FILES
+
+
 class FileQueries:
     """The statements that read one set of files. Those without a predicate are built once per process and bound by parameters."""
 

@@ -382,9 +382,9 @@ def _keys(bounds: Bounds, data_type: DataType, abilities: Abilities) -> tuple[Co
 
 def _key(bound: ColumnElement[str], data_type: DataType, abilities: Abilities) -> ColumnElement[Any]:
     """Return an expression that sorts like the value of a bound; NULL when the string has an unexpected form."""
-    text = _text(bound, abilities)
     if data_type in INTEGERS:
-        return _integer(text, abilities)
+        return integer_key(bound, abilities)
+    text = _text(bound, abilities)
     return collate(text, abilities.binary_collation) if data_type == VARCHAR else _prefix(text, data_type, abilities)
 
 
@@ -400,16 +400,15 @@ def _wanted(fitted: Fitted, data_type: DataType) -> ColumnElement[Any] | None:
     return None
 
 
-def _integer(text: ColumnElement[str], abilities: Abilities) -> ColumnElement[Any]:
+def integer_key(text: ColumnElement[str], abilities: Abilities) -> ColumnElement[Any]:
+    """Return the number that a bound contains; NULL if the whole bound is not a number of 64 bits."""
     if abilities.validates_input:
         return case((_is_integer(text), cast(text, BigInteger)))
-    digits = func.substr(text, 2)
     if abilities.has_regular_expressions:
-        is_well_formed = text.regexp_match("^-?[0-9]+$")
-    else:
-        unsigned = and_(text != "", text.op("NOT GLOB")("*[^0-9]*"))
-        is_well_formed = or_(unsigned, and_(text.op("GLOB")("-*"), digits != "", digits.op("NOT GLOB")("*[^0-9]*")))
-    return case((and_(is_well_formed, func.length(text) <= _INTEGER_DIGITS), cast(text, BigInteger)))
+        return case((and_(text.regexp_match("^-?[0-9]+$"), func.length(text) <= _INTEGER_DIGITS), cast(text, BigInteger)))
+    # SQLite casts any cell. A number that reads like the cell again is the whole cell, a string, and fits; this takes a third of the time
+    # of patterns.
+    return case((cast(cast(text, BigInteger), Text) == text, cast(text, BigInteger)))
 
 
 def _is_integer(text: ColumnElement[str]) -> ColumnElement[bool]:
