@@ -43,7 +43,7 @@ from ducklake_core.engines.arrow.scalar_functions import (
     with_constants,
     without,
 )
-from ducklake_core.errors import NotFoundError, SchemaError, UnsupportedFeatureError, UsageError
+from ducklake_core.errors import DuckLakeError, NotFoundError, SchemaError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.expressions.comparison import (
     FLIPPED,
     Domain,
@@ -85,6 +85,7 @@ from ducklake_core.format.expressions.predicates import (
     Text,
     VariantComparison,
     VariantIsNull,
+    columns_of,
 )
 from ducklake_core.format.expressions.ranges import Span, spans_between, spans_of_ranges
 from ducklake_core.format.expressions.sql import nested_sql
@@ -671,6 +672,9 @@ def _is_one_of(values: Sequence[TypedArray], rows: int) -> Any:
     types = {value.type for value in values if value.text is None and not value.is_null and not _is_short(value)}
     if len(values) > 2 and len(types) > 1 and not all(kind in INTEGERS or isinstance(kind, DecimalType) for kind in types):
         raise UnsupportedFeatureError(f"IN with values of {' and '.join(sorted(map(str, types)))}")
+    if len(types) == 1 and (kind := next(iter(types))) not in INTEGERS:
+        # DuckDB casts each string, so that one is an error that is no value of the type.
+        values = [TypedArray(as_type(value, kind, rows), kind) if value.text is not None else value for value in values]
     subject, *others = values
     return reduce(pc.or_kleene, [_scalar_comparison(subject, "=", other, rows) for other in others])
 
@@ -745,6 +749,20 @@ def _null_if(first: TypedArray, second: TypedArray, rows: int) -> TypedArray:
     return replace(first, array=without(first.array, equal), text=None, constant=None)
 
 
+def _is_null_constant(scalar: Scalar, batch: pa.RecordBatch) -> bool:
+    """Return whether a scalar is NULL whatever the row is, such as ``TRY_CAST(NULL AS INTEGER)``."""
+    match scalar:
+        case Literal(value=value):
+            return value is None
+        case CastTo() | Call() if not columns_of(scalar):
+            try:
+                return bool(_eval(scalar, batch.slice(0, 1)).array.null_count) and batch.num_rows > 0
+            except DuckLakeError:
+                return False
+        case _:
+            return False
+
+
 def _call(call: Call, batch: pa.RecordBatch) -> TypedArray:
     function, rows = call.function, batch.num_rows
     if function == "coalesce":
@@ -752,8 +770,11 @@ def _call(call: Call, batch: pa.RecordBatch) -> TypedArray:
     if function in random_functions:
         return random_values(function, rows)
     # DuckDB does not compute the other operand of NULL, which only gives NULL its type: a division by zero in it is not an error.
-    is_null = function in _ARITHMETIC and Literal(value=None, type=BOOLEAN) in call.arguments
-    values = [_eval(argument, batch.slice(0, 0) if is_null else batch) for argument in call.arguments]
+    if function in _ARITHMETIC and any(_is_null_constant(argument, batch) for argument in call.arguments):
+        left, right = (_eval(argument, batch.slice(0, 0)) for argument in call.arguments)
+        typed = arithmetic(function, left, right, 0)
+        return replace(typed, array=pa.nulls(rows, typed.array.type))
+    values = [_eval(argument, batch) for argument in call.arguments]
     match function:
         case _ if function in _ARITHMETIC:
             return arithmetic(function, values[0], values[1], rows)

@@ -373,6 +373,9 @@ class _PredicateParser:
             for part, name in zip(column.parts, bound.path, strict=True):
                 part.set("this", name)
             found[bound] = None
+        if copy.find(exp.StartsWith):
+            # sqlglot would write a cast to text into it, which DuckDB does not do.
+            copy = copy.transform(_as_called)
         sql = copy.sql(dialect="duckdb", identify=True, comments=False)
         return SqlExpression(sql=sql, columns=tuple(found), scalar=self.scalar(sql))
 
@@ -540,6 +543,10 @@ class _PredicateParser:
         if column is None or column.type not in (VARCHAR, JSON) or not isinstance(prefix, QuotedText):
             return self.expression(node)
         return StartsWith(operand=column, prefix=prefix.text)
+
+
+def _as_called(node: exp.Expression) -> exp.Expression:
+    return exp.Anonymous(this="starts_with", expressions=[node.this, node.expression]) if isinstance(node, exp.StartsWith) else node
 
 
 class _Obstacle(Exception):  # noqa: N818 - never leaves this module
