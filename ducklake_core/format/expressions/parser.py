@@ -683,7 +683,8 @@ class _ScalarParser:
             case exp.StartsWith():
                 return self.call("starts_with", node.this, node.expression)
             case exp.Escape(this=exp.Like() | exp.ILike() as like) if constant_of(like.expression) and constant_of(node.expression):
-                return self.call(_pattern_function(like), like.this, like.expression, node.expression)
+                found = self.call(_pattern_function(like), like.this, like.expression, node.expression)
+                return Logical(kind="not", operands=(found,)) if like.args.get("negate") else found
             case _ if (part := part_of(node)) is not None:
                 return self.call(*part)
             case _ if (test := special_test(node))[1] is not None:

@@ -27,7 +27,7 @@ CONDITIONS = (
     "CAST(k AS VARCHAR) = '3'",
     "rowid % 2 = 0", "lower(s) IN ('a', 'b')", "s < upper(s)", "k % 0 = 1", "(k = 3) = true",
     "s ILIKE 'b'", "s NOT ILIKE 'A%'", "s || '\\_' ILIKE 'b\\_'", "s || '%' LIKE 'a!%' ESCAPE '!'",
-    "s || '\\' ILIKE 'D\\\\' ESCAPE '\\'", "s ILIKE NULL",
+    "s || '\\' ILIKE 'D\\\\' ESCAPE '\\'", "s ILIKE NULL", "s || '%' NOT LIKE 'a!%' ESCAPE '!'", "s || '%' NOT ILIKE 'b!%' ESCAPE '!'",
 )  # fmt: skip
 
 
