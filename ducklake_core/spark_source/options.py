@@ -35,6 +35,10 @@ _OF: dict[Purpose, tuple[str, ...]] = {
     "writeStream": ("author", "message", "streamId", "checkpointLocation", "missingColumns"),
 }
 
+_NO_TABLES = (
+    "Spark keeps no options with a table of its catalog. To read, write CREATE TEMPORARY VIEW ... USING ducklake OPTIONS (...); to write, "
+    "use save('schema.table') or lake.write('schema.table', df); create tables with lake.create_table(...)"
+)
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
@@ -148,11 +152,8 @@ class _Given:
     def __init__(self, given: Mapping[str, str], purpose: Purpose) -> None:
         self._by_name = {name.lower(): value for name, value in given.items()}
         known = (*_EVERYWHERE, *_OF[purpose])
-        if any(name.startswith("option.") for name in self._by_name):
-            raise UsageError(
-                "CREATE TABLE ... USING ducklake is not supported, because Spark does not pass the options on when it reads the table. "
-                "Write CREATE TEMPORARY VIEW ... USING ducklake OPTIONS (...), or create the table with lake.create_table(...)"
-            )
+        if any(name.startswith("option.") for name in self._by_name) or "provider" in self._by_name:
+            raise UsageError(f"CREATE TABLE ... USING ducklake is not supported. {_NO_TABLES}")
         for name in self._by_name:
             if name not in {one.lower() for one in known} and not name.startswith(STORAGE):
                 raise UsageError(
@@ -181,11 +182,13 @@ class _Given:
 
 def _catalog(options: _Given) -> str:
     url, file = options.text("catalogUrl"), options.text("catalogFile")
-    if (url is None) == (file is None):
+    if url is None and file is None:
         raise UsageError(
-            "the address of the catalog is missing or set twice. Set option catalogUrl, or set catalogFile to a file on the driver that "
-            "has it"
+            "the address of the catalog is missing. Set option catalogUrl, or set catalogFile to a file on the driver that has it. "
+            f"If this is a table of Spark's catalog: {_NO_TABLES}"
         )
+    if url is not None and file is not None:
+        raise UsageError("catalogUrl and catalogFile are both set. Set only one of them")
     if url is not None:
         return url
     assert file is not None
@@ -199,7 +202,10 @@ def _table(options: _Given) -> str:
     table, path = options.text("table"), options.text("path")
     name = table if path is None else path
     if name is None or (table is not None and path is not None):
-        raise UsageError("the table is missing or set twice. Use load('schema.table'), save('schema.table'), or option table")
+        raise UsageError(
+            "the table is missing or set twice. Use load('schema.table'), save('schema.table'), start('schema.table'), or option table. "
+            "saveAsTable, writeTo and toTable name tables of Spark's catalog, and do not pass the name on"
+        )
     return name
 
 

@@ -8,7 +8,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.errors import AnalysisException, IllegalArgumentException, PySparkException, StreamingQueryException
+from pyspark.errors import (
+    AnalysisException,
+    IllegalArgumentException,
+    PySparkException,
+    StreamingQueryException,
+    UnsupportedOperationException,
+)
 from pyspark.sql import DataFrame, SparkSession
 
 from ducklake_core import DuckLake
@@ -101,6 +107,14 @@ def test_views_of_spark_read_and_append(lake: DuckLake, frame: DataFrame, sqlite
     frame.write.insertInto("ducklake_t")
     spark.sql("INSERT INTO ducklake_t VALUES (5, 'sql')")
     assert rows(lake) == [(1, "a"), (1, "b"), (1, "new"), (2, "c"), (5, "sql")]
+    frame.writeTo("ducklake_t").append()
+    assert len(rows(lake)) == 6
+    with pytest.raises(AnalysisException, match="does not support dynamic overwrite"):
+        frame.writeTo("ducklake_t").overwritePartitions()
+    replace = "INSERT INTO ducklake_t REPLACE WHERE k = 1 VALUES (1, 'x')"
+    for statement in ("UPDATE ducklake_t SET k = 1", "DELETE FROM ducklake_t WHERE k = 1", replace):
+        with pytest.raises((AnalysisException, UnsupportedOperationException), match="does not support"):
+            spark.sql(statement)
     assert spark.table("ducklake_t").count() == 3, "a view stays at the snapshot from which its columns were taken"
     spark.catalog.dropTempView("ducklake_t")
 
@@ -108,10 +122,23 @@ def test_views_of_spark_read_and_append(lake: DuckLake, frame: DataFrame, sqlite
 @pytest.mark.slow
 def test_tables_of_spark_are_rejected_with_what_to_use(lake: DuckLake, frame: DataFrame, sqlite_address: LakeAddress) -> None:
     spark = frame.sparkSession
-    with pytest.raises(AnalysisException, match="Write CREATE TEMPORARY VIEW"):
+    with pytest.raises(AnalysisException, match="write CREATE TEMPORARY VIEW"):
         spark.sql(f"CREATE TABLE ducklake_named USING ducklake OPTIONS (catalogUrl '{sqlite_address.url}', `table` 't')")
     with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
         frame.writeTo("ducklake.t").append()
+    with pytest.raises(AnalysisException, match=r"CREATE TABLE \.\.\. USING ducklake is not supported"):
+        spark.sql(f"CREATE TABLE ducklake_named USING ducklake TBLPROPERTIES (catalogUrl='{sqlite_address.url}', path='t')")
+    with pytest.raises(AnalysisException, match="saveAsTable, writeTo and toTable name tables of Spark's catalog"):
+        frame.write.format("ducklake").option("catalogUrl", sqlite_address.url).mode("append").saveAsTable("t")
+    # Spark makes such a table without asking the data source, and does not tell it about the options of the table.
+    spark.sql("CREATE TABLE ducklake_named (k bigint, v string) USING ducklake")
+    try:
+        with pytest.raises(AnalysisException, match=r"use save\('schema\.table'\) or lake\.write"):
+            frame.write.insertInto("ducklake_named")
+        with pytest.raises(AnalysisException, match="write CREATE TEMPORARY VIEW"):
+            spark.table("ducklake_named").collect()
+    finally:
+        spark.sql("DROP TABLE ducklake_named")
     with pytest.raises(AnalysisException, match="does not support bucketBy"):
         frame.write.format("ducklake").option("catalogUrl", sqlite_address.url).bucketBy(2, "k").mode("append").save("t")
     assert lake.snapshot().id == 1

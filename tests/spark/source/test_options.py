@@ -25,7 +25,7 @@ CATALOG = {"catalogurl": "postgresql://me:s3cret@db/lake", "table": "t"}
         ("read", {"versionAsOf": "-1"}, "whole number"),
         ("read", {"versionAsOf": "1", "timestampAsOf": "2024-01-01T00:00:00+00:00"}, "versionAsOf and timestampAsOf are both set"),
         ("read", {"timestampAsOf": "yesterday"}, "a time with a zone"),
-        ("read", {"catalogFile": "/x"}, "address of the catalog"),
+        ("read", {"catalogFile": "/x"}, "catalogUrl and catalogFile are both set"),
         ("read", {"types": "best"}, "one of exact, nearest"),
         ("readStream", {"feed": "updates"}, "one of insertions, deletions, changes"),
         ("readStream", {"startingVersion": "first"}, "whole number"),
