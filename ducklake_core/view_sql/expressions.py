@@ -12,7 +12,7 @@ from ducklake_core.format.expressions.syntax import constant_of, data_type_of
 from ducklake_core.format.types.data_types import BOOLEAN
 from ducklake_core.view_sql import functions
 from ducklake_core.view_sql.clauses import grouping_number, windowed
-from ducklake_core.view_sql.functions import AGGREGATES, DATE_FUNCTIONS, Call, date_part, interval_of, moved
+from ducklake_core.view_sql.functions import AGGREGATES, DATE_FUNCTIONS, Call, date_part, interval_of, lower_sql, moved
 from ducklake_core.view_sql.operators import (
     arithmetic,
     cast,
@@ -103,7 +103,7 @@ class Expressions:
                 return joined(self.typed(node.this), self.typed(node.expression))
             case exp.Case() | exp.If():
                 return self._case(node)
-            case exp.Is() | exp.Between() | exp.In() | exp.Like() | exp.NullSafeNEQ():
+            case exp.Is() | exp.Between() | exp.In() | exp.Like() | exp.ILike() | exp.Escape() | exp.NullSafeNEQ():
                 return self._test(node)
             case exp.Exists():
                 return Typed(sql=f"EXISTS ({self.subquery(node.this, self.scope).sql})", type=BOOLEAN)
@@ -198,9 +198,13 @@ class Expressions:
                     return self._within(self.typed(node.this), node.args["query"])
                 return listed(self.typed(node.this), [self.typed(item) for item in node.expressions])
             case _:
-                only(node, "this", "expression", "negate")
-                found = like(self.typed(node.this), self.typed(node.expression))
-                return Typed(sql=f"(NOT {found.sql})", type=BOOLEAN) if node.args.get("negate") else found
+                pattern, escape = (node.this, self.typed(node.expression)) if isinstance(node, exp.Escape) else (node, None)
+                if not isinstance(pattern, exp.Like | exp.ILike):
+                    raise Rejected(f"it has {shown(node)}")
+                only(pattern, "this", "expression", "negate")
+                lower = lower_sql if isinstance(pattern, exp.ILike) else None
+                found = like(self.typed(pattern.this), self.typed(pattern.expression), escape, lower=lower)
+                return Typed(sql=f"(NOT {found.sql})", type=BOOLEAN) if pattern.args.get("negate") else found
 
     def _is(self, node: exp.Expression) -> Typed:
         subject, test = self.typed(node.this), node.expression

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from sqlglot import exp
 
+from ducklake_core.format.expressions.sql import string_text
 from ducklake_core.format.types.data_types import (
     BOOLEAN,
     DATE,
@@ -30,7 +31,7 @@ from ducklake_core.format.types.data_types import (
     MapType,
 )
 from ducklake_core.format.values.value_text import BLANKS
-from ducklake_core.view_sql.operators import EMPTY_TEXT, arithmetic, as_text, cast, compared_type, condition, finite, is_finite, string_text
+from ducklake_core.view_sql.operators import EMPTY_TEXT, arithmetic, as_text, cast, compared_type, condition, finite, is_finite
 from ducklake_core.view_sql.typed import NULL_TYPE, Rejected, Typed, common_type, is_comparable, is_number, spark_name
 
 Function: TypeAlias = Callable[[Sequence[Typed]], Typed]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from ducklake_core.errors import UnsupportedFeatureError, UsageError
 from ducklake_core.format.expressions.literals import text_literal
 from ducklake_core.format.expressions.predicates import Literal
-from ducklake_core.format.expressions.sql import literal_text
+from ducklake_core.format.expressions.sql import literal_text, spark_pattern, string_text
 from ducklake_core.format.expressions.syntax import QuotedText
 from ducklake_core.format.types.data_types import (
     BOOLEAN,
@@ -44,17 +44,6 @@ _TEXT_FORMS = {
     "number": r"\A-?[0-9]+([.][0-9]+)?([eE][-+]?[0-9]+)?\z",
     "date": r"\A[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]\z",
 }
-
-
-def string_text(text: str) -> str:
-    """Return a string constant that means the same under every setting of Spark's parser.
-
-    >>> string_text("it's"), string_text("a-b")
-    ("CAST(X'69742773' AS STRING)", "'a-b'")
-    """
-    if text.isascii() and text.isprintable() and not set(text) & set("'\\{}"):
-        return f"'{text}'"
-    return f"CAST(X'{text.encode().hex().upper()}' AS STRING)"
 
 
 def constant(value: QuotedText | Literal) -> Typed:
@@ -324,14 +313,27 @@ def logic(word: str, left: Typed, right: Typed) -> Typed:
     return Typed(sql=f"({condition(left).sql} {word} {condition(right).sql})", type=BOOLEAN)
 
 
-def like(subject: Typed, pattern: Typed) -> Typed:
-    """Return LIKE with a constant pattern, in which nothing escapes."""
-    if subject.type != VARCHAR or pattern.text is None:
+def like(subject: Typed, pattern: Typed, escape: Typed | None = None, *, lower: Callable[[str], str] | None = None) -> Typed:
+    """Return LIKE with a constant pattern.
+
+    Args:
+        subject: The string.
+        pattern: The pattern.
+        escape: The character of an ESCAPE clause.
+        lower: Returns a string in lower case, for ILIKE; None for LIKE.
+    """
+    if subject.type != VARCHAR or pattern.text is None or (escape is not None and escape.text is None):
         raise Rejected("it has LIKE with a value that is not a string, or a pattern that is not constant")
-    # Spark's LIKE always has an escape character. One that the pattern does not contain escapes nothing, and control characters may be
-    # between quotes as they are.
-    free = next(letter for letter in map(chr, range(1, 32)) if letter not in pattern.text)
-    return Typed(sql=f"({cast(subject, VARCHAR).sql} LIKE {pattern.sql} ESCAPE '{free}')", type=BOOLEAN)
+    letter = "" if escape is None else str(escape.text)
+    if lower is not None and letter.lower() != letter.upper():
+        raise Rejected(f"it has ILIKE with the letter {letter!r} as ESCAPE")
+    try:
+        text, free = spark_pattern(pattern.text, letter)
+    except UnsupportedFeatureError as error:
+        raise Rejected(error.message) from error
+    sides = (cast(subject, VARCHAR).sql, string_text(text))
+    left, right = sides if lower is None else map(lower, sides)
+    return Typed(sql=f"({left} LIKE {right} ESCAPE '{free}')", type=BOOLEAN)
 
 
 def joined(left: Typed, right: Typed) -> Typed:

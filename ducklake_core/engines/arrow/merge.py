@@ -692,7 +692,7 @@ def key_domain(target: Field, source: Field) -> Domain:
     if domain is None:
         raise UnsupportedFeatureError(
             f"column {target.name!r} of type {target.type} cannot be compared with column {source.name!r} of type "
-            f"{source.type} of the source. Cast the column of the source",
+            f"{source.type} of the source. Cast the column of the source, or use lake.sql('MERGE INTO t USING rows ON ...', rows=rows)",
             column=target.name,
         )
     return domain

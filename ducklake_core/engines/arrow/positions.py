@@ -421,7 +421,9 @@ def key_set(source: pa.Table, on: Sequence[str], table: Schema) -> KeySet:
     for column in schema:
         if not column.is_leaf or column.type in NO_KEY_TYPES:
             raise UnsupportedFeatureError(
-                f"column {column.name!r} of type {column.type} cannot be a key. Use a column of a simple type", column=column.name
+                f"column {column.name!r} of type {column.type} cannot be a key. Use a column of a simple type, or DuckDB: "
+                f"lake.sql('MERGE INTO t USING rows ON t.{column.name} = rows.{column.name} ...', rows=rows)",
+                column=column.name,
             )
     by_name = {folded(name): name for name in source.column_names}
     missing = [column.name for column in schema if folded(column.name) not in by_name]

@@ -40,7 +40,7 @@ from ducklake_core.engines.arrow.writer import DatasetWriter, file_from_json, fi
 from ducklake_core.engines.spark.positions import INLINED, RESULT, exact_name, inlined_by_table, packed, target_rows, unpacked
 from ducklake_core.engines.spark.read import read_plan
 from ducklake_core.engines.spark.scan_schema import arrow_form, spark_schema
-from ducklake_core.engines.spark.session import local_frame
+from ducklake_core.engines.spark.session import ansi_sql, filtered, local_frame
 from ducklake_core.engines.spark.tasks import bin_pack, task_ids
 from ducklake_core.engines.spark.types import from_spark_schema, to_spark_form
 from ducklake_core.engines.spark.work_units import ATTEMPT_COLUMNS, attempt_columns, awaiting_tasks, may_have_lost
@@ -158,8 +158,8 @@ class _Join:
         self.plan, self.request, self.target, self.state, self.session, self.source = plan, request, target, state, session, source
 
     def run(self) -> ChangedRows:
-        joined = self._joined()
-        frame, change = self._computed(joined)
+        with ansi_sql(self.session):
+            frame, change = self._computed(self._joined())
         rows = frame.mapInArrow(_writer(change, self.state, self.source is not None), _REPORT).collect()
         files: dict[str, list[WrittenFile]] = {"update": [], "insert": [], "positions": []}
         for row in rows:
@@ -179,7 +179,7 @@ class _Join:
         if self.plan.predicate is not None and needs_sql(self.plan.predicate):
             named = {column.name: f"t{place}" for place, column in enumerate(self.request.target)}
             back = target.withColumnsRenamed({flat: name for name, flat in named.items()})
-            target = back.filter(to_sql(self.plan.predicate, "spark")).withColumnsRenamed(named)
+            target = filtered(back, to_sql(self.plan.predicate, "spark")).withColumnsRenamed(named)
         if self.source is None:
             return target.withColumn(FROM_SOURCE, sf.lit(True))
         source = self._source_rows()

@@ -31,7 +31,7 @@ from pyspark.sql.types import ArrayType, DecimalType, LongType, MapType, StringT
 from ducklake_core.engines.arrow.file_reader import field_id, readers_of
 from ducklake_core.engines.arrow.read import naming_table
 from ducklake_core.engines.spark.scan_schema import hadoop_path, quoted, spark_schema
-from ducklake_core.engines.spark.session import held_settings, is_connect, local_frame, users_setting
+from ducklake_core.engines.spark.session import filtered, held_settings, is_connect, local_frame, users_setting
 from ducklake_core.engines.spark.tasks import task_ids
 from ducklake_core.errors import NotFoundError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.cache import BoundedCache
@@ -138,7 +138,7 @@ def needs_places(plan: ScanPlan, task: FileTask) -> bool:
 
 def _result(frame: DataFrame, plan: ScanPlan, tasks: Sequence[FileTask]) -> DataFrame:
     if plan.predicate is not None and not all(task.all_rows_match for task in tasks):
-        frame = frame.filter(to_sql(plan.predicate, "spark"))
+        frame = filtered(frame, to_sql(plan.predicate, "spark"))
     # The result has no field ids: if Spark wrote it elsewhere, they would be taken for ids of that other table.
     return frame.select(*(quoted(name) for name in (*plan.schema.names, *plan.virtual))).to(spark_schema(plan.schema, plan.virtual))
 

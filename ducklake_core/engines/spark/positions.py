@@ -41,6 +41,7 @@ from ducklake_core.engines.arrow.positions import (
 from ducklake_core.engines.arrow.read import read_inlined, read_task
 from ducklake_core.engines.arrow.writer import reraise_remote_errors, serialize_errors
 from ducklake_core.engines.spark.scan_schema import arrow_form, quoted, spark_schema
+from ducklake_core.engines.spark.session import filtered
 from ducklake_core.engines.spark.tasks import TaskGroup, bin_pack, inlined_groups, size_of, split_tasks, task_id_frame, task_ids
 from ducklake_core.engines.spark.types import to_spark_form
 from ducklake_core.engines.spark.work_units import ATTEMPT_COLUMNS, attempt_columns, awaiting_tasks, may_have_lost
@@ -83,7 +84,7 @@ def find_positions(
     """
     if plan.predicate is not None and needs_sql(plan.predicate):
         wide = _positions(plan, plan.read_schema, storage, session, keep_predicate=False)
-        return _hide(wide.filter(to_sql(plan.predicate, "spark")), plan, target, storage, named)
+        return _hide(filtered(wide, to_sql(plan.predicate, "spark")), plan, target, storage, named)
     packed_tasks = bin_pack(plan.tasks)
     rows: list[Any] = []
     if packed_tasks:
@@ -163,7 +164,9 @@ def _keys(data: DataFrame, schema: Schema) -> DataFrame:
     for column, field in zip(schema, spark_schema(schema), strict=True):
         if not column.is_leaf or column.type in NO_KEY_TYPES:
             raise UnsupportedFeatureError(
-                f"column {column.name!r} of type {column.type} cannot be a key. Use a column of a simple type", column=column.name
+                f"column {column.name!r} of type {column.type} cannot be a key. Use a column of a simple type, or DuckDB: "
+                f"lake.sql('MERGE INTO t USING rows ON t.{column.name} = rows.{column.name} ...', rows=rows)",
+                column=column.name,
             )
         if folded(column.name) not in by_name:
             raise SchemaError(

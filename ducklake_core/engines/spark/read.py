@@ -24,7 +24,7 @@ from ducklake_core.engines.arrow.feed import read_change_task, read_inlined_chan
 from ducklake_core.engines.arrow.read import read_inlined
 from ducklake_core.engines.spark.native_read import needs_places, read_natively, wants_native
 from ducklake_core.engines.spark.scan_schema import FilteredColumns, arrow_form, filtered_columns, native_schemes, quoted, wants_exact
-from ducklake_core.engines.spark.session import is_connect, local_frame
+from ducklake_core.engines.spark.session import filtered, is_connect, local_frame
 from ducklake_core.engines.spark.tasks import (
     INLINED_ROWS,
     TaskGroup,
@@ -151,7 +151,7 @@ class _ArrowColumns:
 
     def result(self, frame: DataFrame) -> DataFrame:
         """Return the rows of a frame of the columns."""
-        return frame if self.condition is None else self.columns.selected(frame.filter(self.condition), self.names)
+        return frame if self.condition is None else self.columns.selected(filtered(frame, self.condition), self.names)
 
 
 def _arrow_columns(plan: ScanPlan, exact: bool) -> _ArrowColumns:
@@ -219,7 +219,7 @@ def read_changes(plan: ChangePlan, storage: Storage, session: SparkSession) -> D
         branches.append(_frame(groups, _size_of(settled, plan), shape, columns, storage, session))
     frame = reduce(lambda left, right: left.unionAll(right), branches)
     if predicate is not None:
-        frame = frame.filter(to_sql(predicate, "spark"))
+        frame = filtered(frame, to_sql(predicate, "spark"))
     return columns.selected(frame, plan.schema.names)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import ArrayType, MapType, StructField, StructType
 
+from ducklake_core.engines.spark.session import ANSI
 from ducklake_core.engines.spark.types import to_spark_type
 from ducklake_core.errors import UnsupportedFeatureError, UsageError
 from ducklake_core.format.files.paths import azure_path, canonical_protocol, protocol_of
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 TYPES_CONF = "spark.ducklake.read.types"
 """Session setting: "exact" (the default) reads columns as types that hold every value, "nearest" as Spark's nearest own types."""
 _AGAIN = "_ducklake_exact_"
-
-_ANSI = "spark.sql.ansi.enabled"
 
 SCHEMES_CONF = "spark.ducklake.read.native.schemes"
 """Session setting: ``s3a`` or ``s3=s3a, gs=gs``. If it is unset, files on object stores are read in Python."""
@@ -169,9 +168,9 @@ def run_query(
     """
     from pyspark.errors import AnalysisException
 
-    if str(session.conf.get(_ANSI, "true")).lower() != "true":
+    if str(session.conf.get(ANSI, "true")).lower() != "true":
         raise UsageError(
-            f"cannot read {subject} while {_ANSI} is false, because an overflow would return wrong numbers. Set {_ANSI} to true",
+            f"cannot read {subject} while {ANSI} is false, because an overflow would return wrong numbers. Set {ANSI} to true",
             subject=subject,
         )
     try:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 
 TIME_ZONE = "spark.sql.session.timeZone"
+ANSI = "spark.sql.ansi.enabled"
 _held: WeakKeyDictionary[SparkSession, dict[str, tuple[int, str | None]]] = WeakKeyDictionary()
 """The number of holders of each held setting, and the user's value, None if the user had set none."""
 _lock = threading.Lock()
@@ -87,6 +88,35 @@ def held_settings(session: SparkSession, settings: Mapping[str, str]) -> Iterato
             _release(session, taken)
         raise
     _release(session, taken)
+
+
+@contextmanager
+def ansi_sql(session: SparkSession) -> Iterator[None]:
+    """Evaluate the expressions of frames that are made in the block by ANSI SQL, where an overflow is an error, as in DuckDB.
+
+    Raises:
+        UsageError: A session of Spark Connect, which reads expressions later, does not follow ANSI SQL.
+    """
+    if str(users_setting(session, ANSI) or session.conf.get(ANSI, "true")).lower() == "true":
+        yield
+        return
+    if is_connect(session):
+        raise UsageError(
+            f"cannot evaluate SQL in a session of Spark Connect while {ANSI} is false, because an overflow would give wrong rows. Set "
+            f"{ANSI} to true"
+        )
+    with held_settings(session, {ANSI: "true"}):
+        yield
+
+
+def filtered(frame: DataFrame, condition: str) -> DataFrame:
+    """Return the rows that satisfy a condition in Spark's SQL.
+
+    Raises:
+        UsageError: A session of Spark Connect does not follow ANSI SQL.
+    """
+    with ansi_sql(frame.sparkSession):
+        return frame.filter(condition)
 
 
 def _take(session: SparkSession, name: str, value: str) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from decimal import Decimal
+from typing import Any, TypeAlias, assert_never
 from typing import Literal as OneOf
-from typing import TypeAlias, assert_never
 
 from ducklake_core.errors import UnsupportedFeatureError, UsageError
 from ducklake_core.format.expressions.comparison import Fitted, common_domain, domain_of, fit, infinity_of
@@ -64,7 +64,6 @@ _TIMESTAMP_NAMES = {"timestamp": "TIMESTAMP", "timestamp_s": "TIMESTAMP_S", "tim
 _DAY = 86_400_000_000
 _MAX_OPERANDS = 50
 _RANGES_PER_LEAF = 4
-_SPARK_ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\x00": "\\u0000", "\x1a": "\\u001a"}
 
 _TYPE_NAMES = {
     "int8": "TINYINT", "int16": "SMALLINT", "int32": "INTEGER", "int64": "BIGINT", "int128": "HUGEINT", "uint8": "UTINYINT",
@@ -194,20 +193,63 @@ def expression_sql(sql: str, dialect: Dialect) -> str:
     import sqlglot
     from sqlglot import exp
 
-    def escaped(node: exp.Expression) -> exp.Expression:
-        # A backslash escapes in Spark's LIKE unless another character does. In DuckDB's it is an ordinary character.
-        if not isinstance(node, exp.Like | exp.ILike) or isinstance(node.parent, exp.Escape):
-            return node
-        pattern = node.expression
-        is_plain = isinstance(pattern, exp.Literal) and "\\" not in pattern.name
-        unused = next(letter for letter in ("\x01", "\x02", "\x03", *map(chr, range(4, 200))) if letter not in pattern.name)
-        return node if is_plain else exp.Escape(this=node.copy(), expression=exp.Literal.string(unused))
-
     try:
-        tree = sqlglot.parse_one(sql, read="duckdb").transform(escaped)
-        return tree.sql(dialect=dialect, unsupported_level=sqlglot.ErrorLevel.RAISE)
+        tree = sqlglot.parse_one(sql, read="duckdb")
+        # From the inside to the outside: replaced nodes are not visited again.
+        for node in reversed(list(tree.find_all(exp.Like, exp.ILike, exp.Escape, exp.Div, exp.IntDiv, exp.Mod))):
+            changed = _patterned(node) if isinstance(node, exp.Like | exp.ILike | exp.Escape) else _divided(node)
+            if node is tree:
+                tree = changed
+            elif changed is not node:
+                node.replace(changed)
+        tree = tree.transform(_unescaped)
+        return str(tree.sql(dialect=dialect, unsupported_level=sqlglot.ErrorLevel.RAISE))
     except sqlglot.errors.SqlglotError as problem:
         raise UnsupportedFeatureError(f"Spark cannot evaluate {sql!r}: {problem}", expression=sql) from problem
+
+
+def _patterned(node: Any) -> Any:
+    """Return LIKE, ILIKE or ESCAPE with a pattern that Spark matches as DuckDB does."""
+    from sqlglot import exp
+
+    like, escape = (node.this, node.expression.name) if isinstance(node, exp.Escape) else (node, "")
+    if not isinstance(like, exp.Like | exp.ILike) or isinstance(node.parent, exp.Escape):
+        return node
+    like = like.copy()
+    if not isinstance(like.expression, exp.Literal):
+        return node if escape else exp.Escape(this=like, expression=exp.Literal.string("\x01"))
+    pattern, unused = spark_pattern(like.expression.name, escape)
+    if not escape and "\\" not in pattern:
+        return node
+    like.set("expression", exp.Literal.string(pattern))
+    return exp.Escape(this=like, expression=exp.Literal.string(unused))
+
+
+def _divided(node: Any) -> Any:
+    """Return a division whose divisor may be zero, which is an error in Spark. In DuckDB, / then returns an infinity or NaN, and // and %
+    of integers return NULL."""
+    from sqlglot import exp
+
+    dividend, divisor = node.this, node.expression
+    if isinstance(divisor, exp.Literal) and not divisor.is_string and float(divisor.name):
+        return node
+    if not isinstance(node, exp.Div):
+        return type(node)(this=dividend.copy(), expression=exp.Nullif(this=divisor.copy(), expression=exp.Literal.number(0)))
+    infinity = exp.cast(exp.Literal.string("Infinity"), "double")
+    return exp.If(
+        this=exp.EQ(this=divisor.copy(), expression=exp.Literal.number(0)),
+        true=exp.Mul(this=exp.cast(dividend.copy(), "double"), expression=infinity),
+        false=node.copy(),
+    )
+
+
+def _unescaped(node: Any) -> Any:
+    """Return a string constant that means the same under every setting of Spark's parser."""
+    from sqlglot import exp
+
+    if not isinstance(node, exp.Literal) or not node.is_string or not _has_specials(node.name) or isinstance(node.parent, exp.Escape):
+        return node
+    return exp.cast(exp.HexString(this=_hex(node.name)), "text")
 
 
 def _operand(operand: Operand, dialect: Dialect) -> str:
@@ -344,9 +386,56 @@ def _float_text(value: object) -> str:
 def quoted(text: str, dialect: Dialect) -> str:
     """Return a string as a constant."""
     if dialect == "spark":
-        return "'" + "".join(_SPARK_ESCAPES.get(c, c) for c in text) + "'"
+        return string_text(text)
     whole = "'" + text.replace("'", "''") + "'"
     return "(" + whole.replace("\x00", "' || chr(0) || '") + ")" if "\x00" in text else whole
+
+
+def string_text(text: str) -> str:
+    """Return a string constant that means the same under every setting of Spark's parser.
+
+    >>> string_text("it's"), string_text("a-b")
+    ("CAST(X'69742773' AS STRING)", "'a-b'")
+    """
+    return f"CAST(X'{_hex(text)}' AS STRING)" if _has_specials(text) else f"'{text}'"
+
+
+def _has_specials(text: str) -> bool:
+    return not text.isascii() or not text.isprintable() or bool(set(text) & set("'\\{}"))
+
+
+def _hex(text: str) -> str:
+    return text.encode().hex().upper()
+
+
+def spark_pattern(pattern: str, escape: str = "") -> tuple[str, str]:
+    """Return a pattern and an escape character with which Spark's LIKE matches what a pattern of DuckDB matches.
+
+    In DuckDB, only the character of an ESCAPE clause escapes, and it may precede any character. Spark always has an escape character.
+
+    >>> spark_pattern("a!%!b_", "!"), spark_pattern("a\\\\%")
+    (('a\\x01%b_', '\\x01'), ('a\\\\%', '\\x01'))
+
+    Args:
+        pattern: The pattern.
+        escape: Character of the ESCAPE clause; none if it is empty.
+
+    Raises:
+        UnsupportedFeatureError: The clause has several characters, or the pattern ends with its escape character.
+    """
+    if len(escape) > 1:
+        raise UnsupportedFeatureError(f"Spark cannot evaluate LIKE with ESCAPE {escape!r}, which has several characters")
+    # Control characters may be between quotes as they are.
+    free = next(letter for letter in map(chr, range(1, 32)) if letter not in pattern)
+    found: list[str] = []
+    letters = iter(pattern)
+    for letter in letters:
+        is_escaped = letter == escape
+        plain = next(letters, None) if is_escaped else letter
+        if plain is None:
+            raise UnsupportedFeatureError(f"the pattern {pattern!r} ends with its escape character. Repeat the character, or remove it")
+        found.append(free + plain if is_escaped and plain in "%_" else plain)
+    return "".join(found), free
 
 
 def _blob(value: object, dialect: Dialect) -> str:

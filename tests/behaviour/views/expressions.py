@@ -55,7 +55,7 @@ EXPRESSIONS: dict[str, list[str]] = {
         "replace(s, '', 'x')", "concat(s, i, NULL, 'z')", "concat_ws('|', s, r)", "concat_ws(',', s, i)", "starts_with(r, 'a')", "suffix(r, 'f')",
         "contains(r, '-')", "strpos(r, '-')", "instr(r, 'ï')", "position('c' IN r)", "lpad(r, 4, '*')", "rpad(s, 12, 'ab')", "repeat(s, 2)",
         "split_part(r, '-', 2)", "split_part(r, '-', 9)", "md5(r)", "s LIKE 'a%'", "r LIKE '_-%'", "r LIKE '%\\%'", "r NOT LIKE '%x%'",
-        "r LIKE '50%_%'", "r LIKE '%🦆'", "s = 'abc'", "s < 'b'", "s IN ('abc', 'ABC', '')", "regexp_matches(r, '^[a-z]-')",
+        "r LIKE '50%_%'", "r LIKE '%🦆'", "s ILIKE 'ABC'", "r NOT ILIKE '%X%'", "s = 'abc'", "s < 'b'", "s IN ('abc', 'ABC', '')", "regexp_matches(r, '^[a-z]-')",
         "regexp_matches(r, '[0-9]+$')", "regexp_full_match(r, '.*')", "regexp_full_match(s, 'a?b*c|abc')", "regexp_matches(s, 'q\\w+')",
         "s ~ 'abc'", "coalesce(s, 'none')", "nullif(s, '')", "CASE WHEN s = '' THEN 'empty' ELSE r END", "CAST(i AS VARCHAR)",
         "CAST(m AS VARCHAR)", "CAST(d AS VARCHAR)", "CAST(ts AS VARCHAR)", "CAST(b AS VARCHAR)", "CAST(h AS VARCHAR)", "'a\\b{c}'''",

@@ -133,7 +133,6 @@ REJECTED = {
     "tried": ("SELECT TRY_CAST(b AS INT) AS x FROM t", "it has TRYCAST"),
     "float_text": ("SELECT CAST(g AS VARCHAR) AS x FROM t", "it casts float64 to varchar"),
     "float_decimal": ("SELECT CAST(g AS DECIMAL(5,2)) AS x FROM t", r"it casts float64 to decimal\(5,2\)"),
-    "insensitive": ("SELECT b ILIKE 'V%' AS x FROM t", "it has ILIKE"),
     "escaped": ("SELECT b LIKE 'v!%' ESCAPE '!' AS x FROM t", "like_escape is not supported"),
     "wild": ("SELECT b GLOB 'v*' AS x FROM t", "it has GLOB"),
     "text_and_number": ("SELECT b = a AS x FROM t WHERE b = '1'", "it combines varchar with int32|it casts varchar"),

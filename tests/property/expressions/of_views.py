@@ -53,6 +53,7 @@ OPERATORS: list[Signature] = [
     *((f"({{0}} {operator} {{1}})", ("number", "number"), "number") for operator in ("+", "-", "*", "/", "//", "%")),
     ("(-{0})", ("number",), "number"), ("({0} + {1})", ("date", "integer"), "date"), ("({0} - {1})", ("date", "integer"), "date"),
     ("({0} - {1})", ("date", "date"), "integer"), ("({0} || {1})", ("text", "any"), "text"), ("({0} LIKE {1})", ("text", "pattern"), "boolean"),
+    ("({0} ILIKE {1})", ("text", "pattern"), "boolean"),
     *((f"({{0}} {sign} INTERVAL {count} {unit})", ("moment",), "instant") for sign in "+-" for count in (1, 13) for unit in ("DAY", "MONTH", "YEAR", "HOUR", "SECOND")),
 ]  # fmt: skip
 GROUPS = (
