@@ -47,7 +47,7 @@ _HAPPENED = "SELECT (SELECT max(id) FROM event_logs), (SELECT max(update_timesta
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """What one backfill cost; ``runs`` includes the run that was repeated."""
+    """The cost of one backfill; ``runs`` includes the run that was repeated."""
 
     what: str
     runs: int

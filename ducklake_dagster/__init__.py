@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from ducklake_dagster.checks.row import BoundValue as BoundValue
     from ducklake_dagster.checks.row import ColumnBounds as ColumnBounds
     from ducklake_dagster.checks.row import ColumnContract as ColumnContract
+    from ducklake_dagster.checks.row import ColumnSchemaChange as ColumnSchemaChange
     from ducklake_dagster.checks.row import CompletePartitions as CompletePartitions
     from ducklake_dagster.checks.row import Freshness as Freshness
     from ducklake_dagster.checks.row import NullFraction as NullFraction
@@ -160,6 +161,7 @@ _EXPORTS = {
     "BoundValue": "checks.row",
     "ColumnBounds": "checks.row",
     "ColumnContract": "checks.row",
+    "ColumnSchemaChange": "checks.row",
     "CompletePartitions": "checks.row",
     "Freshness": "checks.row",
     "NullFraction": "checks.row",

@@ -694,6 +694,9 @@ class _Materialization:
             # Dagster shows the schema of the last event only; on thousands of events it would take megabytes.
             changed = asset.changed
             metadata["dagster/column_schema"] = table_schema(changed.schema, changed.column_comments, changed.partition_by)
+        if self.snapshot is not None:
+            # Dagster's freshness checks then use the time of the commit rather than that of the tick.
+            metadata["dagster/last_updated_timestamp"] = metadata["ducklake/committed_at"]
         message = self.snapshot.message if self.snapshot is not None else None
         return dg.AssetMaterialization(
             asset_key=asset.table.key, partition=self.partition, description=message and message[:_LONGEST_TEXT], metadata=metadata

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 import dagster as dg
 
 from ducklake_core import folded
-from ducklake_core.errors import UsageError
+from ducklake_core.errors import DuckLakeError, NotFoundError, UsageError
 from ducklake_dagster.checks.base import LakeCheck, Subject, Verdict, judged, labelled, rows_of_parts
 from ducklake_dagster.config.values import age_of, is_count, is_number, shown_age
 from ducklake_dagster.statistics.partitions import Part, stored_form
 
 if TYPE_CHECKING:
-    from ducklake_core import Condition, Field
+    from ducklake_core import Condition, Field, Snapshot
 
 
 BoundValue: TypeAlias = int | float | Decimal | str | date | datetime
@@ -490,3 +490,60 @@ class ColumnContract(LakeCheck):
             known = {folded(name) for name in declared}
             faults += [f"column {name!r} is not declared" for name in found.names if folded(name) not in known]
         return judged(faults, f"the table has the {len(declared)} declared columns", {"ducklake/columns": len(found.names)})
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnSchemaChange(LakeCheck):
+    """The table has the columns and types that it had before the last commit that changed rows, whichever client changed them.
+
+    Dagster's ``build_column_schema_change_checks`` compares the events of two materializations instead. The check passes again after the
+    next commit to the rows. A table of one commit passes.
+    """
+
+    name: str = "column_schema_change"
+
+    def text(self) -> str:
+        """Return the sentence that is true when the check passes."""
+        return "The table has the columns and types that it had before the last change of its rows."
+
+    def _verdict(self, subject: Subject) -> Verdict:
+        """Compare with the columns of the snapshot before the last commit."""
+        stored, state = subject.stored, subject.state
+        columns = stored.statistics.schema.columns
+        facts: dict[str, Any] = {"ducklake/columns": len(columns)}
+        last = stored.whole().last_change()
+        earlier = state.before(last.id) if last is not None else None
+        if earlier is None:
+            return Verdict(passed=True, description="there is no earlier snapshot to compare with", metadata=facts)
+        facts["ducklake/compared_with_snapshot"] = earlier
+        # Most tables did not change, so that their former columns need not be read.
+        if not any(_may_alter(snapshot, subject) for snapshot in state.snapshots if snapshot.id > earlier):
+            return Verdict(passed=True, description=f"the same {_columns(len(columns))} as at snapshot {earlier}", metadata=facts)
+        try:
+            before = stored.table_at(earlier).schema.columns
+        except NotFoundError:
+            return Verdict(passed=True, description=f"the table did not exist at snapshot {earlier}", metadata=facts)
+        old, new = ({folded(column.name): column for column in found} for found in (before, columns))
+        faults = [f"column {column.name!r} ({column.type}) was added" for name, column in new.items() if name not in old]
+        faults += [f"column {column.name!r} ({column.type}) was removed" for name, column in old.items() if name not in new]
+        faults += [
+            f"column {column.name!r} was {old[name].type} and is {column.type}"
+            for name, column in new.items()
+            if name in old and str(old[name].type) != str(column.type)
+        ]
+        return judged(faults, f"the same {_columns(len(columns))} as at snapshot {earlier}", facts)
+
+
+def _columns(count: int) -> str:
+    return f"{count} column{'' if count == 1 else 's'}"
+
+
+def _may_alter(snapshot: Snapshot, subject: Subject) -> bool:
+    """Return whether a commit may have changed the columns of the table."""
+    try:
+        changes = snapshot.change_set
+    except DuckLakeError:
+        # Another writer stored changes that this library cannot parse.
+        return True
+    name = folded(subject.table.address.table)
+    return subject.stored.statistics.table_id in changes.altered_table or any(folded(made.name) == name for made in changes.created_table)

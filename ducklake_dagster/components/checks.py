@@ -13,6 +13,7 @@ from ducklake_dagster.checks.base import LakeCheck
 from ducklake_dagster.checks.row import (
     ColumnBounds,
     ColumnContract,
+    ColumnSchemaChange,
     CompletePartitions,
     Freshness,
     NullFraction,
@@ -37,6 +38,7 @@ _KINDS: Mapping[str, type[LakeCheck]] = {
     for kind in (
         ColumnBounds,
         ColumnContract,
+        ColumnSchemaChange,
         CompletePartitions,
         DeleteRatio,
         FileSize,

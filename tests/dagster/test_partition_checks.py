@@ -15,6 +15,7 @@ from ducklake_core.errors import UsageError
 from ducklake_dagster import (
     ColumnBounds,
     ColumnContract,
+    ColumnSchemaChange,
     CompletePartitions,
     DuckLakeResource,
     Freshness,
@@ -182,6 +183,26 @@ def test_columns_with_dependents_are_checked(lake: DuckLake, judged: Callable[..
     declared = dg.TableSchema(columns=[dg.TableColumn("v", "double"), dg.TableColumn("day", "date")])
     (table,) = asset_tables([dg.AssetSpec("t", metadata={"dagster/column_schema": declared})], None)
     assert judged(ColumnContract(exactly=True), None, table)[0]
+
+
+def test_changes_of_columns_fail_until_the_next_commit(
+    lake: DuckLake, judged: Callable[..., tuple[bool, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check = ColumnSchemaChange()
+    lake.write("t", pa.table({"n": pa.array([1], pa.int32()), "note": ["a"]}))
+    assert judged(check)[0]
+    lake.write("t", pa.table({"n": pa.array([2], pa.int32()), "note": ["b"]}), mode="append")
+    before = lake.snapshot().id
+    with monkeypatch.context() as patch:
+        patch.setattr(DuckLake, "table", None)
+        assert judged(check) == (True, f"the same 2 columns as at snapshot {before - 1}"), "no columns of the past are read"
+    wider = pa.table({"n": pa.array([1 << 40], pa.int64()), "note": ["c"], "more": [1.5]})
+    lake.write("t", wider, mode="append", schema_evolution="additive")
+    lake.table("t").drop_column("note")
+    expected = "column 'more' (float64) was added; column 'note' (varchar) was removed; column 'n' was int32 and is int64"
+    assert judged(check) == (False, expected)
+    lake.write("t", wider.drop_columns(["note"]), mode="append")
+    assert judged(check)[0]
 
 
 def test_columns_that_do_not_separate_partitions_fail_the_check(lake: DuckLake, judged: Callable[..., tuple[bool, str]]) -> None:

@@ -107,12 +107,14 @@ def test_events_of_foreign_commits_list_their_changes(
     added = {"ducklake/changes": "added rows to main.plain", "ducklake/rows_added": 2, "ducklake/rows_removed": 0}
     assert seen("INSERT INTO lake.plain VALUES (7), (8)") == {**added, **common}
     assert ticks.metadata[0]["ducklake/files_with_rows_added"].value == 1
+    assert ticks.metadata[0]["dagster/last_updated_timestamp"].value == lake_resource.connect().snapshot().time.timestamp()
     assert seen("INSERT INTO lake.plain VALUES (10), (11)", inline=10) == {**added, **common}
     reported = seen("DELETE FROM lake.plain WHERE n = 7")
     assert (reported["ducklake/changes"], reported["ducklake/rows_added"]) == ("deleted rows of main.plain", 0)
     assert reported["ducklake/rows_removed"] >= 1
     reported = seen("ALTER TABLE lake.plain ADD COLUMN more INTEGER")
     assert reported["ducklake/changes"] == "altered main.plain"
+    assert "dagster/last_updated_timestamp" not in ticks.metadata[0], "no row was updated"
 
 
 def test_an_unknown_schema_is_reported(run: Run, lake_resource: DuckLakeResource, instance: dg.DagsterInstance) -> None:
