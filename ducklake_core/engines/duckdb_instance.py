@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from contextvars import copy_context
 from functools import cache
 from importlib import import_module
@@ -26,6 +27,15 @@ _SETTINGS = {"enable_external_access": "false", "autoload_known_extensions": "fa
 
 Result = TypeVar("Result")
 _INTERRUPT_SECONDS = 0.1
+_scratch = threading.RLock()
+
+
+def _renew_lock() -> None:
+    global _scratch  # noqa: PLW0603 - another thread may have held it at the fork
+    _scratch = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
 
 
 def new_instance(zone: str | None = None, *, files: bool = False) -> DuckDBPyConnection:
@@ -54,16 +64,38 @@ def shared_connection(zone: str | None = None) -> DuckDBPyConnection:
     Raises:
         UnsupportedFeatureError: DuckDB is not installed.
     """
-    connection = _shared_instance(os.getpid()).cursor()
+    connection = _shared_instance(os.getpid(), files=False).cursor()
     _set_zone(connection, zone or session_zone())
     return connection
+
+
+@contextmanager
+def scratch_connection(*, files: bool = False) -> Iterator[DuckDBPyConnection]:
+    """Lend a connection to an instance that is created once per process, for short statements that may create tables and schemas.
+
+    Everything that they create is removed at the end: they run in one transaction. After a statement that fails, only the same statement
+    can be reported; the transaction runs no other. One thread uses it at a time.
+
+    Args:
+        files: Whether it may open files of this machine. Default: False.
+
+    Raises:
+        UnsupportedFeatureError: DuckDB is not installed.
+    """
+    with _scratch, _shared_instance(os.getpid(), files=files).cursor() as connection:
+        _set_zone(connection, session_zone())
+        connection.begin()
+        try:
+            yield connection
+        finally:
+            connection.rollback()
 
 
 # A forked process has none of the instance's threads: it needs an instance of its own, and must not close the parent's. The process id as
 # the key gives it one, and keeps the other alive.
 @cache
-def _shared_instance(process_id: int) -> DuckDBPyConnection:  # noqa: ARG001 - the key
-    return new_instance()
+def _shared_instance(process_id: int, *, files: bool) -> DuckDBPyConnection:  # noqa: ARG001 - the key
+    return new_instance(files=files)
 
 
 def variant_of(text: str) -> str:

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from ducklake_core.engines.duckdb.functions import make_functions, query_needs_conversion, read_query
 from ducklake_core.engines.duckdb.relations import Failures, TableDataset, TableSource, explained_table, view_of
-from ducklake_core.engines.duckdb_instance import INEXACT_IN_ARROW, new_instance, run_interruptibly
+from ducklake_core.engines.duckdb_instance import INEXACT_IN_ARROW, new_instance, run_interruptibly, scratch_connection
 from ducklake_core.errors import DuckLakeError, NotFoundError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.expressions.sql import quoted
 from ducklake_core.format.macro_definitions import MacroImplementation
@@ -297,7 +297,7 @@ def write_file(rows: pa.RecordBatchReader, destination: str, sql: str) -> None:
 
 
 def _over_empty_tables(sql: str, sources: Sources, work: Callable[[DuckDBPyConnection], Found], *, files: bool) -> Found:
-    with new_instance(files=files) as connection:
+    with _binding_connection(sources, files=files) as connection:
         try:
             rejected = prepare(connection, [sql, *sources.statements], sources, None, Way(planned=(None,) * len(sources.tables)))
             with missing_names(rejected):
@@ -307,6 +307,14 @@ def _over_empty_tables(sql: str, sources: Sources, work: Callable[[DuckDBPyConne
             if reported is problem:
                 raise
             raise reported from problem
+
+
+@contextmanager
+def _binding_connection(sources: Sources, *, files: bool = False) -> Iterator[DuckDBPyConnection]:
+    """Lend a connection for a statement that DuckDB only binds."""
+    # Where DuckDB rejects a view or macro, the query can still be bound, but not in the same transaction.
+    with new_instance(files=files) if sources.statements else scratch_connection(files=files) as connection:
+        yield connection
 
 
 def sources_need_conversion(sources: Sources) -> bool:
@@ -569,7 +577,7 @@ def check_expression(table: str, text: str, columns: Schema, target: Field | Non
         import duckdb
     except ImportError:
         return
-    with new_instance() as connection:
+    with scratch_connection() as connection:
         try:
             if target is None:
                 _check_sort_key(connection, text, columns)
@@ -618,7 +626,7 @@ def check_statement(sql: str, sources: Sources) -> None:
     """
     import duckdb
 
-    with new_instance() as connection:
+    with _binding_connection(sources) as connection:
         make_own_functions(connection, [sql, *sources.statements], sources)
         named: tuple[TableSource | ViewSource | MacroSource, ...] = (*sources.tables, *sources.views, *sources.macros)
         for schema in dict.fromkeys(schema_in_instance(one.schema_name) for one in named):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 
-from ducklake_core.engines.duckdb_instance import new_instance, require_duckdb
+from ducklake_core.engines.duckdb_instance import require_duckdb, shared_connection
 from ducklake_core.errors import UnsupportedFeatureError, UsageError
 from ducklake_core.format.expressions.predicates import Literal
 from ducklake_core.format.expressions.sql import quoted
@@ -33,7 +33,7 @@ def syntax_errors(queries: Sequence[str]) -> list[str | None]:
     if not queries:
         return nothing
     try:
-        duckdb, connection = require_duckdb(), new_instance()
+        duckdb, connection = require_duckdb(), shared_connection()
     except UnsupportedFeatureError:
         return nothing
     try:
@@ -63,7 +63,7 @@ def constant(tree: exp.Expression, data_type: DataType) -> Literal:
         UsageError: DuckDB rejects or fails to compute it.
     """
     sql = tree.sql(dialect="duckdb")
-    with new_instance() as connection:
+    with shared_connection() as connection:
         _check_constant(sql, tree, connection)
         return Literal(value=_value(sql, data_type, connection), type=data_type)
 
@@ -75,7 +75,7 @@ def query_constant(sql: str, data_type: DataType) -> object:
         UnsupportedFeatureError: DuckDB is not installed.
         UsageError: DuckDB rejects or fails to compute it.
     """
-    with new_instance() as connection:
+    with shared_connection() as connection:
         return _value(sql, data_type, connection)
 
 
@@ -86,7 +86,7 @@ def argument_value(sql: str) -> Any:
         UnsupportedFeatureError: DuckDB is not installed.
         UsageError: DuckDB rejects or fails to compute it.
     """
-    with new_instance() as connection:
+    with shared_connection() as connection:
         kind, text = _computed(f"FROM (SELECT ({sql}) AS v) SELECT typeof(v), to_json(v)::VARCHAR", sql, connection)
         if kind.startswith(("TIMESTAMP", "DATE")) and text is not None:
             (microseconds,) = _computed(f"SELECT epoch_us(CAST(({sql}) AS TIMESTAMPTZ))", sql, connection)
@@ -97,7 +97,7 @@ def argument_value(sql: str) -> Any:
 @cache
 def words_of_sql() -> frozenset[str]:
     """Return the words of DuckDB's SQL, in lower case."""
-    with new_instance() as connection:
+    with shared_connection() as connection:
         return frozenset(word for (word,) in connection.execute("SELECT keyword_name FROM duckdb_keywords()").fetchall())
 
 
