@@ -164,6 +164,9 @@ def run_interruptibly(connection: DuckDBPyConnection, work: Callable[[], Result]
     with ThreadPoolExecutor(1, thread_name_prefix="ducklake-duckdb") as pool:
         future = pool.submit(copy_context().run, work)
         try:
+            # Where a library installs a handler of SIGINT with SA_RESTART, as Polars does, a signal does not end a wait without a timeout.
+            while not future.done():
+                wait([future], timeout=_INTERRUPT_SECONDS)
             return future.result()
         finally:
             _end(connection, future)
