@@ -59,7 +59,7 @@ QUERIES = [
     "SELECT snapshot_id, changes::VARCHAR FROM lake.snapshots() ORDER BY 1",
     "SELECT count(*), max(rowid) FROM ducklake_table_changes('lake', 'main', 't', 0, 2)",
     "SELECT k FROM t WHERE s IN (SELECT name FROM u) UNION ALL SELECT k FROM u ORDER BY ALL",
-    "PIVOT (SELECT k, s FROM t WHERE k < 3) ON s USING count(*)",
+    "FROM (PIVOT (SELECT k, s FROM t WHERE k < 3) ON s USING count(*)) ORDER BY k",
     "SELECT k, sum(k) OVER (ORDER BY k) FROM t QUALIFY row_number() OVER (ORDER BY k DESC) < 3 ORDER BY k",
     "SELECT 5::UHUGEINT AS h, CAST('x'::VARIANT AS VARCHAR) AS v",
     "SELECT nope FROM t, u",
