@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
@@ -36,6 +38,7 @@ from ducklake_core.cli.session import (
 )
 from ducklake_core.errors import AlreadyExistsError, NotFoundError, SchemaError, StorageError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.files.paths import printable
+from ducklake_core.format.types.schema import from_arrow_field
 from ducklake_core.format.types.text import counted
 from ducklake_core.lake import DuckLake
 
@@ -97,7 +100,7 @@ def load(
     """
     formats = {file_format or _format_of(path) for path in files}
     if len(formats) > 1:
-        raise UsageError(f"the files have different formats ({', '.join(sorted(formats))}): load them one format at a time")
+        raise UsageError(f"the files have different formats ({', '.join(sorted(formats))}). Load one format at a time")
     with opened(context, read_only=False) as lake:
         rows = _rows_of_files(files, formats.pop(), _stored_types(lake, into))
         with progress_bar(as_json=as_json) as progress, lake.progress(progress):
@@ -136,7 +139,7 @@ def export(
     """
     form = file_format or _format_of(file)
     if os.path.exists(file) and not overwrite:
-        raise AlreadyExistsError(f"the file {file} exists already; --overwrite replaces it", path=file)
+        raise AlreadyExistsError(f"the file {file} already exists. Pass --overwrite to replace it", path=file)
     with opened(context) as lake:
         scan = lake.table(table, at=snapshot_at(at)).scan(columns=None if columns is None else column_names(columns), where=where)
         reader = scan.to_reader()
@@ -209,7 +212,7 @@ def keys(text: str) -> list[str]:
 def _format_of(path: str) -> FileFormat:
     found = _FORMATS.get(Path(path).suffix.lower())
     if found is None:
-        raise UsageError(f"the name of {path} does not show its format: give --format {', '.join(get_args(FileFormat))}")
+        raise UsageError(f"the extension of {path} does not determine its format. Set --format {', '.join(get_args(FileFormat))}")
     return found
 
 
@@ -217,13 +220,15 @@ def _stored_types(lake: DuckLake, table: str) -> dict[str, pa.DataType]:
     """Return the Arrow types of the columns of a table; empty when the table does not exist."""
     if not lake.has_table(table):
         return {}
-    return {field.name: field.type for field in lake.table(table).schema.to_arrow()}
+    # Arrow's readers of files know no types of extensions; a write reads their strings.
+    fields = lake.table(table).schema.to_arrow()
+    return {field.name: pa.string() if isinstance(field.type, pa.BaseExtensionType) else field.type for field in fields}
 
 
 def _rows_of_files(paths: Sequence[str], form: FileFormat, types: dict[str, pa.DataType]) -> pa.RecordBatchReader | pa.Table:
     for path in paths:
         if "://" in path:
-            raise UnsupportedFeatureError(f"cannot load {printable(path)}: only local files are supported; download the file first")
+            raise UnsupportedFeatureError(f"cannot load {printable(path)}: only local files are supported. Download the file first")
         if not os.path.isfile(path):
             raise NotFoundError(f"there is no file {path}", path=path)
     try:
@@ -234,11 +239,28 @@ def _rows_of_files(paths: Sequence[str], form: FileFormat, types: dict[str, pa.D
         read = {"csv": _csv, "json": _json, "jsonl": _json_lines}[form]
         return _in_microseconds(pa.concat_tables([read(path, types) for path in paths], promote_options="default"), types)
     except (pa.ArrowException, ValueError, TypeError) as error:
+        if isinstance(error, SchemaError):
+            raise
         # Arrow's errors about one file do not name it.
         where = paths[0] if len(paths) == 1 else f"{paths[0]} and {counted(len(paths) - 1, 'further file')}"
-        raise SchemaError(f"cannot read {where} as {form}: {' '.join(str(error).split())}", path=paths[0]) from error
+        raise SchemaError(f"cannot read {where} as {form}: {_reason(error)}", path=paths[0]) from error
     except OSError as error:
         raise StorageError(f"cannot read {paths[0]}: {error.strerror or error}", path=paths[0]) from error
+
+
+_JSON_CHANGE = re.compile(r"JSON parse error: Column\(/?(.*)\) changed from (\w+) to (\w+) in row (\d+)")
+
+
+def _reason(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    if found := _JSON_CHANGE.match(text):
+        where = f"row {int(found[4]) + 1:,}" + (f", column {found[1].replace('/', '.')!r}" if found[1] else "")
+        return f"{where}: {found[3]} instead of {found[2]}"
+    if "duplicate field names" in text:
+        return "it has several columns of one name"
+    if "Is this a 'parquet' file?" in text:
+        return "it is not a Parquet file, or it was cut"
+    return text.removeprefix("JSON parse error: ")
 
 
 def _in_microseconds(rows: pa.Table, types: dict[str, pa.DataType]) -> pa.Table:
@@ -258,7 +280,36 @@ def _csv(path: str, types: dict[str, pa.DataType]) -> pa.Table:
     """Read CSV as DuckDB does: an empty field is NULL, and a quoted empty string is an empty string."""
     flat = {name: kind for name, kind in types.items() if not pa.types.is_nested(kind)}
     convert = pa_csv.ConvertOptions(column_types=flat, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False)
-    return pa_csv.read_csv(path, convert_options=convert, parse_options=pa_csv.ParseOptions(newlines_in_values=True))
+    parse = pa_csv.ParseOptions(newlines_in_values=True)
+    with suppress(pa.ArrowInvalid):
+        return pa_csv.read_csv(path, convert_options=convert, parse_options=parse)
+    try:
+        # Only a read without threads counts the rows.
+        return pa_csv.read_csv(path, pa_csv.ReadOptions(use_threads=False), parse, convert)
+    except pa.ArrowInvalid as error:
+        raise SchemaError(f"cannot read {path} as csv: {_csv_failure(path, types, str(error))}", path=path) from error
+
+
+_CSV_CELL = re.compile(r"In CSV column #(\d+): (?:Row #(\d+): )?(.*)", re.DOTALL)
+_CSV_VALUE = re.compile(r"CSV conversion error to .*?: invalid value '(.*)'|The string '(.*)' is not a valid decimal", re.DOTALL)
+
+
+def _csv_failure(path: str, types: dict[str, pa.DataType], text: str) -> str:
+    """Return why Arrow cannot read a CSV file, with the line and the name of the column."""
+    found = _CSV_CELL.match(text)
+    if found is None:
+        return (
+            "it is empty" if text == "Empty CSV file" else " ".join(text.removeprefix("CSV parse error: ").replace("Row #", "row ").split())
+        )
+    with open(path, encoding="utf-8", newline="") as file:
+        name = next(csv.reader(file))[int(found[1])]
+    where = f"column {name!r}" if found[2] is None else f"row {found[2]}, column {name!r}"
+    wanted = f"type {from_arrow_field(pa.field(name, types[name])).type}" if name in types else "the type of the values before it"
+    if value := _CSV_VALUE.match(found[3]):
+        return f"{where}: {value[1] or value[2] or ''!r} is not a value of {wanted}"
+    if "Rescaling Decimal" in found[3]:
+        return f"{where}: a number has more digits after the point than {wanted}"
+    return f"{where}: {' '.join(found[3].split())}"
 
 
 def _json_lines(path: str, types: dict[str, pa.DataType]) -> pa.Table:

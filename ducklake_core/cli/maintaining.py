@@ -90,7 +90,7 @@ def age(text: str) -> str | datetime:
         UsageError: The string is neither, or a number without a unit.
     """
     if text.strip().replace(".", "", 1).isdecimal():
-        raise UsageError(f"{text.strip()} has no unit: write an age as '7 days', and a time as '2026-01-31 12:00:00+00:00'")
+        raise UsageError(f"{text.strip()} has no unit. Write an age as '7 days', and a time as '2026-01-31 12:00:00+00:00'")
     try:
         parse_age(text)
     except UsageError:
@@ -114,7 +114,7 @@ def command(name: str, method: Callable[..., MaintenanceResult], summary: str, e
 
     def call(context: typer.Context, *, as_json: bool, **given: Any) -> None:
         if given.get("tables") and given.get("schema") is not None:
-            raise UsageError("give either TABLE or --schema; 'sales.t' is a table of a schema, 'sales.*' all of them")
+            raise UsageError("pass TABLE or --schema, not both; 'sales.t' is a table of a schema, 'sales.*' all of them")
         arguments = {parameter: _READ.get(parameter, _unchanged)(value) for parameter, value in given.items() if value is not None}
         with opened(context, read_only=given["dry_run"]) as lake:
             with progress_bar(as_json=as_json) as progress:
@@ -372,7 +372,7 @@ def health(
     if openmetrics and as_json:
         raise UsageError("give either --openmetrics or --json")
     if labels and not openmetrics:
-        raise UsageError("--label is for the samples of --openmetrics")
+        raise UsageError("--label needs --openmetrics")
     with opened(context) as lake:
         result = lake.health(small_file_size=small_file_size)
         with read_or_not():

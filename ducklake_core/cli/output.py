@@ -435,7 +435,7 @@ def row_format(name: RowFormat | None, *, as_json: bool) -> RowFormat:
         UsageError: Both options name one.
     """
     if as_json and name not in (None, "jsonl"):
-        raise UsageError(f"give either --json, which is --format jsonl, or --format {name}")
+        raise UsageError(f"pass --json (the same as --format jsonl) or --format {name}, not both")
     return "jsonl" if as_json else name or "table"
 
 

@@ -257,7 +257,7 @@ def _statement(text: str | None, file: str | None) -> str:
         UsageError: There is none or more than one of them, or the file cannot be read.
     """
     if text is not None and file is not None:
-        raise UsageError("give the statement either as SQL or with --file")
+        raise UsageError("pass the statement as SQL or with --file, not both")
     if file is not None:
         try:
             return Path(file).read_text(encoding="utf-8")
@@ -265,7 +265,7 @@ def _statement(text: str | None, file: str | None) -> str:
             raise UsageError(f"cannot read the statement from {file}: {getattr(error, 'strerror', None) or 'it is not UTF-8'}") from error
     if text in (None, "-"):
         if sys.stdin is None or sys.stdin.isatty():
-            raise UsageError("no statement: give it as an argument, with --file, or on the input")
+            raise UsageError("the statement is missing. Pass it as an argument, with --file, or on standard input")
         return sys.stdin.read()
     return str(text)
 

@@ -103,7 +103,7 @@ class LakeOptions:
     def known(url: str | None) -> LakeSpec:
         """Return the settings of a lake by its address, or by its name in ``ducklake.toml``."""
         if not url:
-            raise UsageError("no lake: give --lake, or set DUCKLAKE_URL, to the address of its catalog (or its name in ducklake.toml)")
+            raise UsageError("no lake is selected. Set --lake or DUCKLAKE_URL to the address of a catalog, or to a name in ducklake.toml")
         is_name = re.fullmatch(r"[\w-]+", url) is not None
         try:
             return find_lake(url) if is_name else LakeSpec(name=url, catalog=url)

@@ -80,7 +80,7 @@ def _parameters(text: str) -> tuple[MacroParameter, ...]:
     found = tuple(_parameter(part, text) for part in _split(_tokens(text)))
     names = [folded(parameter.name) for parameter in found]
     if len(set(names)) < len(names):
-        raise UsageError("two of its parameters have one name")
+        raise UsageError("two of its parameters have the same name")
     with_default = [parameter.default is not None for parameter in found]
     if with_default != sorted(with_default):
         raise UsageError("a parameter without a default follows one that has one")
@@ -91,7 +91,7 @@ def _tokens(text: str) -> list[Any]:
     try:
         return list(DuckDB().tokenize(text))
     except SqlglotError as problem:
-        raise UsageError(f"cannot read {text!r}: {problem}") from problem
+        raise UsageError(f"cannot read the parameters {text!r}: {parse_failure(problem)}") from problem
 
 
 def _split(tokens: Sequence[Any]) -> list[list[Any]]:
@@ -109,7 +109,7 @@ def _split(tokens: Sequence[Any]) -> list[list[Any]]:
 
 def _parameter(tokens: Sequence[Any], text: str) -> MacroParameter:
     if not tokens or tokens[0].token_type.name in ("STRING", "NUMBER") or not tokens[0].text.strip():
-        raise UsageError(f"{text!r} are no parameters: write names, such as 'x, y INTEGER, z := 5'")
+        raise UsageError(f"{text!r} is not a list of parameters. Write names, such as 'x, y INTEGER, z := 5'")
     name, rest = tokens[0].text, list(tokens[1:])
     at = next((place for place, token in enumerate(rest) if token.token_type.name == "COLON_EQ"), len(rest))
     typed, default = rest[:at], rest[at + 1 :]
@@ -124,9 +124,9 @@ def _parameter(tokens: Sequence[Any], text: str) -> MacroParameter:
 def _leaf_type(text: str) -> DataType:
     found = data_type_of(text)
     if not isinstance(found, PrimitiveType) and type_text(found) in ("list", "map", "struct"):
-        raise UnsupportedFeatureError(f"the catalog does not hold {text!r} as the type of a parameter; leave the type away")
+        raise UnsupportedFeatureError(f"a parameter cannot have the type {text!r}. Remove the type")
     if found in (VARIANT, GEOMETRY):
-        raise UnsupportedFeatureError(f"parameters of type {text!r} are not supported; leave the type away")
+        raise UnsupportedFeatureError(f"parameters of type {text!r} are not supported. Remove the type")
     return found
 
 
@@ -139,7 +139,7 @@ def _default(text: str, kind: DataType | None) -> Constant:
             raise UsageError(f"the default {text} is not a value of type {kind}")
         return typed
     if constant is None or constant.value is None:
-        raise UnsupportedFeatureError(f"the default {text!r} is no constant, or NULL: only constants with a value are read again by DuckDB")
+        raise UnsupportedFeatureError(f"the default {text!r} must be a constant other than NULL, because DuckDB cannot read others back")
     if kind is None or constant.type == kind or (promotes(constant.type, kind) and kind != JSON):
         return constant
     cast = constant_of(parse_text(f"CAST({text} AS {duckdb_type(kind)})", "default"))
@@ -166,7 +166,7 @@ def _body(sql: str, kind: MacroKind, parameters: Sequence[MacroParameter]) -> st
     else:
         _check_expression(node, sql, parameters)
     if node is None or node.find(exp.Placeholder, exp.Parameter, exp.Into):
-        raise UsageError(f"a macro has named parameters only and writes nothing: {sql!r}", sql=sql)
+        raise UsageError(f"a macro must have named parameters, and must not write rows: {sql!r}", sql=sql)
     return text
 
 
@@ -198,7 +198,7 @@ def view_text(sql: str, find: FindTable) -> str:
         UnsupportedFeatureError: It cannot be parsed.
     """
     if _STAND_IN in sql:
-        raise UsageError(f"the view's text must not contain {_STAND_IN}")
+        raise UsageError(f"the query of a view must not contain {_STAND_IN}")
     text = sql.replace(PLACEHOLDER, _STAND_IN)
     try:
         tokens = [token for token in DuckDB().tokenize(text) if token.text != ";" or token.token_type.name != "SEMICOLON"]
@@ -209,7 +209,7 @@ def view_text(sql: str, find: FindTable) -> str:
     if not isinstance(query, exp.Select | exp.SetOperation | exp.Subquery | exp.Values):
         raise UsageError(f"a view is one SELECT, and {sql!r} is not", sql=sql)
     if query.find(exp.Placeholder, exp.Parameter, exp.Into):
-        raise UsageError(f"a view has no parameters and writes nothing: {sql!r}", sql=sql)
+        raise UsageError(f"the query of a view must not have parameters or write rows: {sql!r}", sql=sql)
     if any(_STAND_IN in literal.this for literal in query.find_all(exp.Literal)):
         raise UsageError(f"a constant in the view's query holds {PLACEHOLDER}, which readers would replace", sql=sql)
     # Prefixes are inserted into the text as it was written, so that its comments and spacing survive.

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias, cast, get_args
 
 from ducklake_core.errors import UsageError
 from ducklake_core.format.types.names import storable
-from ducklake_core.format.types.text import bare_age, parse_age
+from ducklake_core.format.types.text import bare_age, parse_age, similar_in_brackets
 
 _AGES = frozenset({"delete_older_than", "expire_older_than"})
 _OF_THE_LAKE = _AGES | {"require_commit_message"}
@@ -71,7 +71,7 @@ class Options:
         lowest, highest = _LEVELS.get(codec, (None, None))
         if lowest is None or highest is None:
             raise UsageError(
-                f"option parquet_compression_level is {level}, but {codec} has no levels: take {', '.join(_LEVELS)}, or no level",
+                f"option parquet_compression_level is {level}, but {codec} has no levels. Use {', '.join(_LEVELS)}, or unset the level",
                 option="parquet_compression_level",
             )
         if not lowest <= level <= highest:
@@ -166,7 +166,9 @@ def option_name(name: str) -> str:
     """
     folded = storable("the name of an option", name).lower()
     if folded not in _PARSERS:
-        raise UsageError(f"unknown option {name!r}; the options are: {', '.join(_PARSERS)}", option=name)
+        raise UsageError(
+            f"unknown option {name!r}{similar_in_brackets(name, list(_PARSERS))}. The options are {', '.join(_PARSERS)}", option=name
+        )
     return folded
 
 
@@ -194,8 +196,8 @@ def _parse(name: str, text: str) -> object:
     try:
         return _PARSERS[name](text.strip())
     except (ValueError, OverflowError) as error:
-        reason = error.message if isinstance(error, UsageError) else str(error)
-        raise UsageError(f"option {name!r} cannot be {text!r}: {reason}", option=name) from error
+        wanted = error.message if isinstance(error, UsageError) else "a number"
+        raise UsageError(f"option {name!r} must be {wanted}, not {text!r}", option=name) from error
 
 
 _UNITS = {"": 1, "b": 1, "byte": 1, "bytes": 1}
@@ -215,11 +217,11 @@ def parse_memory_size(text: str) -> int:
     """
     found = _SIZE.fullmatch(text.strip().lower())
     if not found or found[2] not in _UNITS:
-        raise UsageError(f"{text!r} is not a size such as 10MB or 1.5GiB")
+        raise UsageError("a size such as 10MB or 1.5GiB")
     # Whole numbers do not go through a float, which loses digits beyond 2**53.
     size = int(found[1]) * _UNITS[found[2]] if found[1].isdigit() else int(float(found[1]) * _UNITS[found[2]])
     if size <= 0:
-        raise UsageError("a size must be positive")
+        raise UsageError("a positive size such as 10MB")
     return size
 
 
@@ -230,39 +232,39 @@ def _boolean(text: str) -> bool:
         case "false" | "0" | "f" | "no":
             return False
         case _:
-            raise UsageError("it is true or false")
+            raise UsageError("true or false")
 
 
 def _compression(text: str) -> Compression:
     if text.lower() not in get_args(Compression):
-        raise UsageError(f"it is one of {', '.join(get_args(Compression))}")
+        raise UsageError(f"one of {', '.join(get_args(Compression))}")
     return cast("Compression", text.lower())
 
 
 def _version(text: str) -> int:
     if text.upper().removeprefix("V") not in ("1", "2"):
-        raise UsageError("it is 1 or 2")
+        raise UsageError("1 or 2")
     return int(text.upper().removeprefix("V"))
 
 
 def _count(text: str) -> int:
     number = int(text)
     if number < 0:
-        raise UsageError("it is a number that is not negative")
+        raise UsageError("a whole number that is not negative")
     return number
 
 
 def _positive(text: str) -> int:
     number = _count(text)
     if not number:
-        raise UsageError("it is a positive number")
+        raise UsageError("a positive whole number")
     return number
 
 
 def _fraction(text: str) -> float:
     number = float(text)
     if not 0 <= number <= 1:
-        raise UsageError("it is between 0 and 1")
+        raise UsageError("a number between 0 and 1")
     return number
 
 

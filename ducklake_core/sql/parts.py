@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -17,6 +16,7 @@ from ducklake_core.format.expressions.syntax import MAX_BRACKETS, QuotedText, co
 from ducklake_core.format.macros import table_names
 from ducklake_core.format.types.data_types import Field
 from ducklake_core.format.types.names import DEFAULT_SCHEMA, dotted, folded, join_name, quoted_path
+from ducklake_core.format.types.text import parse_failure
 from ducklake_core.format.types.type_parser import data_type_of
 from ducklake_core.sql.time_travel import is_name, keyword
 
@@ -36,7 +36,7 @@ def parse_statement(sql: str) -> exp.Expression:
     try:
         found = [one for one in sqlglot.parse(sql, read="duckdb") if one is not None]
     except SqlglotError as problem:
-        raise UsageError(f"cannot parse the SQL: {_reason(problem)}") from problem
+        raise UsageError(f"cannot parse the SQL: {parse_failure(problem)}") from problem
     except RecursionError:
         raise UsageError(
             f"The SQL is nested too deeply: at most {MAX_BRACKETS} nested parentheses, function calls and CASEs are supported."
@@ -53,12 +53,6 @@ def parse_statement(sql: str) -> exp.Expression:
 def _is_no_fallback(record: logging.LogRecord) -> bool:
     """Return False for the parser's warnings about statements that it does not know: they are rejected by name."""
     return "Falling back" not in record.getMessage()
-
-
-def _reason(problem: Exception) -> str:
-    """Return the parser's words and place, without the names of its classes."""
-    text = re.sub(r" but got (<Token .*\]>|None)", "", str(problem).splitlines()[0])
-    return re.sub(r"^Required keyword: .*<class[^>]*>\.?", "a part is missing.", text)
 
 
 def reject(what: str, instead: str | None = None) -> NoReturn:

@@ -13,6 +13,7 @@ from ducklake_core.engines.arrow.merge import When
 from ducklake_core.engines.duckdb.query import cast_text
 from ducklake_core.errors import UsageError
 from ducklake_core.format.types.names import folded, quoted_path
+from ducklake_core.format.types.text import counted
 from ducklake_core.sql.parts import bracketed, comma_separated, name_of, names_at, outside_brackets, reject, text_between, unsupported
 from ducklake_core.sql.time_travel import is_name, keyword, main_word, tokens_of, without_time_travel
 
@@ -59,7 +60,7 @@ class Insert:
         for row in self.rows:
             if len(row) != len(target):
                 raise UsageError(
-                    f"a row of VALUES has {len(row)} values, but the table has {len(target)} columns. List the columns, or add values"
+                    f"a row of VALUES has {counted(len(row), 'value')} for {counted(len(target), 'column')}. List the columns or add values"
                 )
         rows = [", ".join(cast_text(value_text(text, one), one) for text, (_, one) in zip(row, target, strict=True)) for row in self.rows]
         query = f"VALUES {', '.join(f'({row})' for row in rows)}" if rows else self.query

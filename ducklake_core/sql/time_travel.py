@@ -19,6 +19,7 @@ from ducklake_core.format.expressions.predicates import Literal
 from ducklake_core.format.expressions.syntax import QuotedText, constant_of, parse_text
 from ducklake_core.format.types.data_types import DATE, INT64, TIMESTAMP, TIMESTAMPTZ
 from ducklake_core.format.types.names import folded, quoted_path
+from ducklake_core.format.types.text import parse_failure
 from ducklake_core.format.values.temporal import zoned
 from ducklake_core.view_sql.scopes import OTHER_SNAPSHOTS
 
@@ -51,7 +52,7 @@ def tokens_of(sql: str) -> list[Any]:
     try:
         found = list(DuckDB().tokenize(sql))
     except SqlglotError as problem:
-        raise UsageError(f"cannot parse the SQL: {str(problem).splitlines()[0]}") from problem
+        raise UsageError(f"cannot parse the SQL: {parse_failure(problem)}") from problem
     while found and found[-1].token_type == TokenType.SEMICOLON:
         found.pop()
     if not found:

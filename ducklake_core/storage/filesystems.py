@@ -142,7 +142,9 @@ class Storage:
         except (ImportError, ValueError) as error:
             extra = _EXTRAS.get(protocol)
             advice = f"install ducklake-dagster[{extra}]" if extra else "install an fsspec package for it"
-            raise UnsupportedFeatureError(f"no support for {protocol}:// paths here: {advice}", protocol=protocol) from error
+            raise UnsupportedFeatureError(
+                f"paths that begin with {protocol}:// cannot be opened on this machine: {advice}", protocol=protocol
+            ) from error
         with self.reporting("reach the store of", path):
             filesystem = kind(**(_UNREMEMBERED | with_timeouts(protocol, options) if protocol in _EXTRAS else options))
         if azure is not None:

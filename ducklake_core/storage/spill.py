@@ -118,7 +118,7 @@ class SpillFile:
         except OSError as error:
             raise StorageError(
                 f"rows that do not fit into memory cannot be kept on the local disk, which took {self.bytes:,} bytes of them ({error}); "
-                "set TMPDIR to a directory with more room"
+                "Set TMPDIR to a directory with more space"
             ) from error
         place = SpilledBatch(offset=self.bytes, length=len(content))
         self.bytes += len(content)

@@ -230,7 +230,8 @@ def _place(name: str, names: list[str]) -> int | None:
 
 def _needs_engine(expression: SqlExpression) -> UnsupportedFeatureError:
     return UnsupportedFeatureError(
-        f"Arrow cannot evaluate {expression.sql!r}. Write the condition without it, or use Spark", expression=expression.sql
+        f"Arrow cannot evaluate {expression.sql!r}. Write the condition without it, or use lake.sql(...) or Spark",
+        expression=expression.sql,
     )
 
 
@@ -238,9 +239,15 @@ def _of_scalar(scalar: Scalar | None, expression: SqlExpression, batch: Data) ->
 
     if scalar is None:
         raise _needs_engine(expression)
-    if isinstance(batch, pa.Table):
-        return pa.chunked_array([outcome(scalar, part) for part in batch.to_batches()], pa.bool_()).combine_chunks()
-    return outcome(scalar, batch)
+    try:
+        if isinstance(batch, pa.Table):
+            return pa.chunked_array([outcome(scalar, part) for part in batch.to_batches()], pa.bool_()).combine_chunks()
+        return outcome(scalar, batch)
+    except UnsupportedFeatureError as error:
+        if error.message.startswith("Arrow cannot"):
+            raise
+        message = f"Arrow cannot evaluate {expression.sql!r}, because it does not support {error.message}"
+        raise UnsupportedFeatureError(f"{message}. Cast the values, or use lake.sql(...) or Spark", expression=expression.sql) from error
 
 
 def _repeated(value: bool | None, length: int) -> pa.BooleanArray:

@@ -260,7 +260,8 @@ class Binder:
                 f"{letter}.{name}" if len(self._sides) > 1 else name for _, schema, letter in self._sides for name in schema.names
             )
             near = similar_in_brackets(path[0], [name for _, schema, _ in self._sides for name in schema.names])
-            raise NotFoundError(f"column {'.'.join(path)!r} does not exist{near}. The columns are {every}", column=".".join(path))
+            string = "" if near or len(path) > 1 else f". If it is a string, write it in single quotes, as in '{path[0]}'"
+            raise NotFoundError(f"column {'.'.join(path)!r} does not exist{near}. The columns are {every}{string}", column=".".join(path))
         return self._flat(*owners[0], path)
 
     @staticmethod

@@ -433,7 +433,7 @@ def arithmetic(operator: str, left: TypedArray, right: TypedArray, rows: int) ->
     """
     for value in (left, right):
         if value.text is not None:
-            raise UnsupportedFeatureError(f"{value.text!r} as a number: cast it")
+            raise UnsupportedFeatureError(f"{value.text!r} as a number")
     if DATE in (left.type, right.type):
         return _with_days(operator, left, right, rows)
     if left.is_null or right.is_null:

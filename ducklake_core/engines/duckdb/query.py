@@ -218,9 +218,16 @@ def missing_names(rejected: Sequence[str]) -> Iterator[None]:
     try:
         yield
     except duckdb.CatalogException as problem:
-        # The instance has only the schemas that the query uses, so that DuckDB's remark about a missing schema would mislead.
-        missing = re.sub(r' because schema ".*" does not exist', "", line_of(problem))
-        raise NotFoundError("; ".join([missing, *rejected])) from problem
+        raise NotFoundError("; ".join([_missing(problem), *rejected])) from problem
+
+
+def _missing(problem: Exception) -> str:
+    """Return which name does not exist. DuckDB's remark about a schema would mislead: its instance has only those that the query uses."""
+    line = line_of(problem)
+    found = re.match(r"Catalog Error: Table with name (.*?) does not exist", line)
+    if found:
+        return f"there is no table or view {found[1].strip(chr(34))} at this snapshot. List them with SHOW ALL TABLES"
+    return re.sub(r' because schema ".*" does not exist', "", line)
 
 
 def check_query(sql: str, sources: Sources, *, files: bool = False) -> None:
@@ -638,7 +645,7 @@ def check_statement(sql: str, sources: Sources) -> None:
         try:
             connection.execute(f"EXPLAIN {sql}")
         except duckdb.CatalogException as problem:
-            raise NotFoundError("; ".join([line_of(problem), *rejected])) from problem
+            raise NotFoundError("; ".join([_missing(problem), *rejected])) from problem
         except duckdb.Error as problem:
             raise UsageError(f"DuckDB cannot run the statement: {line_of(problem)}", sql=sql) from problem
 

@@ -142,7 +142,7 @@ def with_expression(field: Field, sql: str) -> Field:
     # sqlglot does not count an interval among the conditions, although it is a value.
     if not isinstance(expression, exp.Condition | exp.Interval) or expression.find(*_NO_DEFAULTS):
         raise UsageError(
-            f"the default {sql!r} of column {field.name!r} is not one expression without columns, queries, aggregates and window functions",
+            f"the default {sql!r} of column {field.name!r} must be an expression without columns, queries, aggregates or windows",
             column=field.name,
         )
     constant = _typed_literal(expression, field)
@@ -250,7 +250,9 @@ def _literal_text(value: object) -> str:
         case Uuid():
             return str(value)
         case _:
-            raise UsageError(f"cannot store a {type(value).__qualname__} as a default; give its text", type=type(value).__qualname__)
+            raise UsageError(
+                f"a default cannot be a {type(value).__qualname__}. Pass a constant, or its SQL as a string", type=type(value).__qualname__
+            )
 
 
 def _cast_text(text: str, field: Field) -> str:

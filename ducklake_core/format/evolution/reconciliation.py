@@ -322,7 +322,7 @@ class _Work:
             if parent is None and mine is not None and self.gives_way(column, node, mine, is_rejected=len(self.rejected) > rejected):
                 # Files cannot have values of the old type, so that the column gives way to a new one with the same name.
                 del self.rejected[rejected:]
-                self.changed.append(f"column {column.name!r} ({column.type}) holds only NULL and becomes {mine.type}")
+                self.changed.append(f"column {column.name!r} is {column.type} without values in the table, and {mine.type} in the data")
                 replacing.append(mine)
             else:
                 result.append(node)

@@ -34,7 +34,9 @@ def column_path(name: ColumnName) -> tuple[str, ...]:
         return split_path(name)
     parts = tuple(name) if isinstance(name, list | tuple) else ()
     if not parts or not all(storable("a part of a column's name", part) for part in parts):
-        raise UsageError(f"a column is named by its text or its parts, not by {shown(name)}", parameter="column")
+        raise UsageError(
+            f"a column name must be a string, or a tuple of strings for a field of a struct, not {shown(name)}", parameter="column"
+        )
     return parts
 
 
@@ -230,7 +232,7 @@ def _child(fields: tuple[Field, ...], path: Sequence[str], depth: int) -> Field:
     if found is None:
         there = ", ".join(field.name for field in fields) or "nothing"
         near = similar_in_brackets(path[depth], [field.name for field in fields])
-        raise NotFoundError(f"there is no column {dotted(path[: depth + 1])!r}{near}; there is: {there}", column=dotted(path))
+        raise NotFoundError(f"there is no column {dotted(path[: depth + 1])!r}{near}. The columns are {there}", column=dotted(path))
     return found
 
 

@@ -70,7 +70,7 @@ def _parts_of(operand: Combinable | str, kind: type[AllOf | AnyOf]) -> tuple[Con
     if isinstance(operand, str):
         return (operand,)
     if not isinstance(operand, Combinable):
-        raise UsageError(f"{shown(operand)} is no condition; {_PARENTHESES}")
+        raise UsageError(f"{shown(operand)} is not a condition; {_PARENTHESES}")
     condition = operand.as_condition()
     return condition.conditions if isinstance(condition, AllOf | AnyOf) and type(condition) is kind else (condition,)
 
@@ -354,7 +354,7 @@ class Column(Combinable):
             UsageError: ``values`` is a string instead of a list, or contains None. Add ``| col(...).is_null()`` to include NULL.
         """
         if isinstance(values, str | bytes | Mapping | Column) or not isinstance(values, Iterable):
-            raise UsageError(f"{self}.isin takes a list of values, not {shown(values)}", column=dotted_name(self._path))
+            raise UsageError(f"{self}.isin needs a list of values, not {shown(values)}", column=dotted_name(self._path))
         # A set has another order in each process; a condition that is repeated must be the same one.
         ordered = sorted(values, key=repr) if isinstance(values, set | frozenset) else values
         return OneOf(column=self._path, values=tuple(self._constant(value) for value in ordered))
@@ -378,7 +378,7 @@ class Column(Combinable):
             UsageError: The prefix is not a string.
         """
         if not isinstance(prefix, str):
-            raise UsageError(f"{self}.starts_with takes a text, not {shown(prefix)}", column=dotted_name(self._path))
+            raise UsageError(f"{self}.starts_with needs a string, not {shown(prefix)}", column=dotted_name(self._path))
         return StartsWith(column=self._path, prefix=prefix)
 
     def _compared(self, operator: Operator, other: object) -> Comparison:
@@ -421,10 +421,10 @@ def col(name: str | tuple[str, ...]) -> Column:
     """
     if isinstance(name, tuple):
         if not name or not all(name) or not _are_strings(name):
-            raise UsageError(f"a column is named by its text, or by a tuple of its parts, not by {shown(name)}")
+            raise UsageError(f"a column name must be a string, or a tuple of strings for a field of a struct, not {shown(name)}")
         return Column(name if len(name) > 1 else name[0])
     if not isinstance(name, str):
-        raise UsageError(f"a column is named by its text, or by a tuple of its parts, not by {shown(name)}")
+        raise UsageError(f"a column name must be a string, or a tuple of strings for a field of a struct, not {shown(name)}")
     parts = split_path(name)
     return Column(parts if len(parts) > 1 else parts[0])
 

@@ -162,7 +162,7 @@ def box_of(text: str) -> tuple[float, float, float, float] | None:
     places = []
     kind = _WORD.match(text.strip())
     if kind is None or text.count("(") != text.count(")"):
-        raise UsageError(f"{text!r} is no geometry in well-known text")
+        raise UsageError(f"{text!r} is not a geometry in well-known text")
     for vertex in _VERTEX.findall(text):
         words = vertex.split()
         if not words or (_WORD.match(words[0]) and words[0].lower() not in ("nan", "inf", "infinity")):
@@ -170,9 +170,9 @@ def box_of(text: str) -> tuple[float, float, float, float] | None:
         try:
             numbers = [float(word) for word in words]
         except ValueError:
-            raise UsageError(f"{text!r} is no geometry in well-known text") from None
+            raise UsageError(f"{text!r} is not a geometry in well-known text") from None
         if not 2 <= len(numbers) <= 4:
-            raise UsageError(f"{text!r} is no geometry in well-known text")
+            raise UsageError(f"{text!r} is not a geometry in well-known text")
         if not any(math.isnan(number) for number in numbers[:2]):
             places.append(numbers[:2])
     if not places:

@@ -217,6 +217,17 @@ def _follow(path: tuple[str, ...], schema: Schema) -> tuple[ColumnReference, tup
     return ColumnReference(column_id=field.id, path=tuple(names), type=field.type), rest
 
 
+def _named(path: tuple[str, ...], schema: Schema) -> tuple[ColumnReference, tuple[str, ...]]:
+    """Follow a name in SQL, which may be a string without its quotes."""
+    try:
+        return _follow(path, schema)
+    except NotFoundError as error:
+        if len(path) > 1 or "did you mean" in error.message:
+            raise
+        message = f"{error.message}. If it is a string, write it in single quotes, as in '{path[0]}'"
+        raise NotFoundError(message, column=path[0]) from None
+
+
 def _checked(predicate: Predicate, schema: Schema) -> Predicate:
     for column in references(predicate):
         found = bind_column(column.path, schema)
@@ -326,7 +337,7 @@ class _PredicateParser:
         if column is not None and column.type == BOOLEAN:
             return column
         if column is not None or isinstance(unwrapped(node), exp.Literal):
-            raise UsageError(f"{node.sql(dialect='duckdb')} in {shown_condition(self.text)} is not a condition; compare it with something")
+            raise UsageError(f"{node.sql(dialect='duckdb')} in {shown_condition(self.text)} is not a condition. Compare it with a value")
         return self.expression(node)
 
     def special_numbers(self, node: exp.Expression) -> Predicate | None:
@@ -356,7 +367,7 @@ class _PredicateParser:
             return None
         # Long conditions name the same few columns thousands of times.
         if path not in self.bound:
-            self.bound[path] = _follow(path, self.schema)
+            self.bound[path] = _named(path, self.schema)
         bound, rest = self.bound[path]
         if rest and bound.type != VARIANT and isinstance(unwrapped(node), exp.Column | exp.Dot):
             raise NotFoundError(f"column {'.'.join(bound.path)!r} of type {bound.type} has no field {rest[0]!r}", column=".".join(path))
@@ -367,7 +378,7 @@ class _PredicateParser:
         copy = node.copy()
         found: dict[ColumnReference, None] = {}
         for column in copy.find_all(exp.Column):
-            bound, rest = _follow(tuple(part.name for part in column.parts), self.schema)
+            bound, rest = _named(tuple(part.name for part in column.parts), self.schema)
             if rest:
                 raise NotFoundError(f"column {'.'.join(bound.path)!r} of type {bound.type} has no field {rest[0]!r}", column=rest[0])
             for part, name in zip(column.parts, bound.path, strict=True):
@@ -396,7 +407,7 @@ class _PredicateParser:
             return self.without_column(left, op, right)
         if constant is None:
             return self.compared(left, op, right)
-        literal = self.typed(constant, first.type)
+        literal = self.typed(constant, first.type, first)
         if literal is None:
             return self.compared(left, op, right)
         return UNKNOWN if literal.value is None else Comparison(left=first, operator=op, right=literal)
@@ -465,10 +476,10 @@ class _PredicateParser:
             return None
         return Constant(value=holds(key_of(first.value, first.type, domain), op, key_of(second.value, second.type, domain)))
 
-    def typed(self, constant: QuotedText | Literal, data_type: DataType) -> Literal | None:
+    def typed(self, constant: QuotedText | Literal, data_type: DataType, column: ColumnReference | None = None) -> Literal | None:
         """Return the constant next to a column of ``data_type``; None where DuckDB would have to cast the column."""
         if isinstance(constant, QuotedText):
-            return None if domain_of(data_type) is None else text_literal(constant.text, data_type)
+            return None if domain_of(data_type) is None else _read_constant(constant.text, data_type, column)
         if constant.value is None:
             return constant
         if data_type == TIMESTAMPTZ and constant.type != TIMESTAMPTZ:
@@ -487,7 +498,7 @@ class _PredicateParser:
         data_type = column.type if column is not None else function.type if function is not None else None
         if data_type is None or not constants:
             return self.expression(node)
-        literals = [None if c is None else self.typed(c, data_type) for c in constants]
+        literals = [None if c is None else self.typed(c, data_type, column) for c in constants]
         known = [literal for literal in literals if literal is not None]
         if len(known) < len(literals):
             return self.expression(node)
@@ -519,7 +530,7 @@ class _PredicateParser:
         """Return ``column IS NOT DISTINCT FROM constant``, which is never NULL."""
         left, right = (node.this, node.expression) if self.column(node.this) is not None else (node.expression, node.this)
         column, constant = self.column(left), constant_of(right)
-        literal = None if column is None or constant is None else self.typed(constant, column.type)
+        literal = None if column is None or constant is None else self.typed(constant, column.type, column)
         if column is None or literal is None:
             return self.expression(exp.NullSafeEQ(this=node.this.copy(), expression=node.expression.copy()))
         if literal.value is None:
@@ -805,7 +816,7 @@ def compare(schema: Schema, column: str | tuple[str, ...], operator: Operator, v
         UsageError: The value cannot be compared with the column; None cannot with any (see :func:`is_null`).
     """
     bound = _bound(schema, column)
-    return Comparison(left=bound, operator=operator, right=literal(value, bound.type))
+    return Comparison(left=bound, operator=operator, right=_literal_for(bound, value))
 
 
 def between(schema: Schema, column: str | tuple[str, ...], start: object, end: object) -> Predicate:
@@ -829,7 +840,7 @@ def one_of(schema: Schema, column: str | tuple[str, ...], values: Iterable[objec
         values: Python values; None is not allowed.
     """
     bound = _bound(schema, column)
-    literals = tuple(literal(value, bound.type) for value in values)
+    literals = tuple(_literal_for(bound, value) for value in values)
     return InList(operand=bound, values=literals) if literals else FALSE
 
 
@@ -851,7 +862,7 @@ def starts_with(schema: Schema, column: str | tuple[str, ...], prefix: str) -> P
     """
     bound = _bound(schema, column)
     if bound.type not in (VARCHAR, JSON):
-        raise UsageError(f"column {'.'.join(bound.path)!r} of type {bound.type} holds no text that could start with {shown(prefix)}")
+        raise UsageError(f"column {'.'.join(bound.path)!r} of type {bound.type} does not hold strings, so none starts with {shown(prefix)}")
     return StartsWith(operand=bound, prefix=prefix)
 
 
@@ -881,6 +892,24 @@ def literal(value: object, data_type: DataType) -> Literal:
     return found
 
 
+def _read_constant(text: str, data_type: DataType, column: ColumnReference | None) -> Literal:
+    try:
+        return text_literal(text, data_type)
+    except UsageError as error:
+        if column is None:
+            raise
+        name = ".".join(column.path)
+        raise UsageError(f"{error.message}, the type of column {name!r}", column=name, type=str(data_type)) from error
+
+
+def _literal_for(column: ColumnReference, value: object) -> Literal:
+    try:
+        return literal(value, column.type)
+    except UsageError as error:
+        name = ".".join(column.path)
+        raise UsageError(f"column {name!r}: {error.message}", column=name) from error
+
+
 def literal_of(value: object) -> Literal:
     """Return a Python value as a constant of its own type; None is NULL.
 
@@ -893,7 +922,7 @@ def literal_of(value: object) -> Literal:
         return number_literal(str(int(value)))
     found = _typed(value, UUID if isinstance(value, Uuid) else TIME)
     if found is None:
-        raise UsageError(f"{shown(value)} cannot be a constant: write it as SQL text, such as \"'text'\"")
+        raise UsageError(f"{shown(value)} cannot be a constant. Write it as SQL, such as \"'text'\"")
     return found
 
 

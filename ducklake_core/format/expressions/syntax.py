@@ -29,6 +29,7 @@ from ducklake_core.format.types.data_types import (
     DataType,
     DecimalType,
 )
+from ducklake_core.format.types.text import parse_failure
 from ducklake_core.format.values.temporal import civil_from_days, date_text, days_from_civil, instant, timestamp_text, wall_clock
 
 MAX_BRACKETS = 30
@@ -74,8 +75,11 @@ def parse_text(text: str, what: str = "condition") -> exp.Expression:
             :data:`MAX_LEVELS` allow, or is not an expression over one row.
     """
     statements = _statements(text, what)
+    if not statements:
+        example = ". Write SQL over the columns of a row, such as \"country = 'DE'\"" if what == "condition" else ""
+        raise UsageError(f"the {what} is empty{example}")
     if len(statements) != 1:
-        raise UsageError(f"{shown(text)} must be exactly one SQL {what}, not {len(statements)}")
+        raise UsageError(f"{shown(text)} must be one SQL {what}, not {len(statements)}. Remove the semicolon and what follows it")
     root = statements[0]
     kinds = set()
     for node in _nodes(root, text, what):
@@ -104,8 +108,7 @@ def _statements(text: str, what: str) -> list[exp.Expression]:
             # Parsed again as a statement, which gives better messages: they name its kind and count from the beginning of the text.
             found = dialect.parser().parse(tokens, text)
     except SqlglotError as problem:
-        reason = re.sub(r"\x1b\[\d+m", "", str(problem)).split("\n")[0]
-        raise UsageError(f"cannot read the {what} {shown(text)}: {shown(reason)[1:-1] if len(reason) > 500 else reason}") from problem
+        raise UsageError(f"cannot read the {what} {shown(text)}: {parse_failure(problem)}") from problem
     except RecursionError:
         raise _too_deep(text, what) from None
     return [statement for statement in found if isinstance(statement, exp.Expression)]

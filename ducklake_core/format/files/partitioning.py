@@ -121,9 +121,7 @@ def parse_partition_expression(text: str) -> tuple[str, TransformName, int | Non
         return _unquoted(text), "identity", None
     name, buckets = found["name"].lower(), found["buckets"]
     if (name == "bucket") != (buckets is not None):
-        raise UsageError(
-            f"cannot read partition expression {text!r}: write bucket(n, column), year|month|day|hour(column), or epoch_...(column)"
-        )
+        raise UsageError(f"cannot read the partition key {text!r}. Write a column, bucket(n, column), or month(column), year, day or hour")
     transform, count = parse_transform(f"{name}({buckets})" if buckets else name)
     return _unquoted(found["column"]), transform, count
 

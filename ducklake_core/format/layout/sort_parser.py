@@ -43,7 +43,7 @@ def parse_sort_key(text: str, schema: Schema) -> SortKey:
     # A text such as "a LIMIT 1" would add other clauses to the query.
     extra = set() if query is None else {name for name, value in query.args.items() if value} - {"expressions", "order", "kind"}
     if order is None or len(order.expressions) != 1 or extra:
-        raise UsageError(f"{text!r} is not one sort key; give each key as a text of its own", sort_key=text)
+        raise UsageError(f"{text!r} is not one sort key. Pass a list with one string for each key", sort_key=text)
     ordered = order.expressions[0]
     if ordered.find(exp.Query, exp.Star, exp.Columns, exp.AggFunc, exp.Window, exp.Explode, exp.Unnest, exp.Placeholder, exp.Parameter):
         raise UsageError(f"the sort key {text!r} may only compute with the columns of its row", sort_key=text)
@@ -51,7 +51,7 @@ def parse_sort_key(text: str, schema: Schema) -> SortKey:
         raise UsageError(f"the sort key {text!r} has a lambda, which DuckDB does not support in sort keys", sort_key=text)
     if any(column.args.get("table") is not None for column in ordered.find_all(exp.Column)) or ordered.find(exp.Dot):
         raise UnsupportedFeatureError(
-            f"the sort key {text!r} has a dot, such as before a field of a struct, which DuckDB does not support: sort by a column",
+            f"the sort key {text!r} has a dot, such as before a field of a struct, which DuckDB does not support. Sort by a column",
             sort_key=text,
         )
     for name in _columns(ordered):

@@ -63,7 +63,8 @@ def split_name(name: str) -> tuple[str, str]:
     parts = split_name_parts(storable("the name of a table, view or macro", name))
     if parts is None:
         raise UsageError(
-            f"cannot read the table name {name!r}: write table or schema.table, with double quotes around odd parts", name=name
+            f"cannot read the table name {name!r}. Write table or schema.table, with double quotes around parts that have dots or quotes",
+            name=name,
         )
     schema, table = parts
     return (dotted(split_path(schema)) if schema else DEFAULT_SCHEMA), _unquoted(table)
@@ -132,7 +133,7 @@ def split_path(name: str) -> tuple[str, ...]:
         return (name,)
     if not _PATH.fullmatch(name):
         raise UsageError(
-            f"cannot read the name {name!r} of a column or schema: put double quotes around parts with dots or quotes", column=name
+            f"cannot read the name {name!r} of a column or schema. Put double quotes around parts that have dots or quotes", column=name
         )
     return tuple(map(_unquoted, raw_parts(name)))
 
@@ -218,7 +219,10 @@ class TablePattern:
         """
         parts = split_name_parts(text)
         if parts is None:
-            raise UsageError(f"cannot read the name {text!r}: write table or schema.table, with double quotes around odd parts", name=text)
+            raise UsageError(
+                f"cannot read the name {text!r}. Write table or schema.table, with double quotes around parts that have dots or quotes",
+                name=text,
+            )
         schema, table = parts
         schemas = raw_parts(schema or DEFAULT_SCHEMA)
         has_wildcards = any(_has_wildcards(part) for part in (*schemas, table))

@@ -597,7 +597,12 @@ def parse_leaf_type(text: str) -> DataType:
         precision, scale = int(decimal[1]), int(decimal[2])
         if 1 <= precision <= 38 and scale <= precision:
             return DecimalType(precision=precision, scale=scale)
-    raise UnsupportedFeatureError(f"column type {text!r} is not supported", type=text)
+    if decimal:
+        raise UnsupportedFeatureError(
+            f"column type {text!r} is not supported: a decimal has 1 to 38 digits, and at most as many decimals", type=text
+        )
+    known = [*PRIMITIVES, *_ALIASES]
+    raise UnsupportedFeatureError(f"column type {text!r} is not supported{similar_in_brackets(text, known)}", type=text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -77,7 +77,7 @@ def parse_age(text: str, now: datetime | None = None) -> timedelta:
         # Before the calendar begins, months count as 30 days.
         return _too_long_to_count(months, rest, text)
     if span < timedelta(0):
-        raise UsageError(f"{text!r} is a negative span of time")
+        raise UsageError(f"{text!r} is a negative age")
     return span
 
 
@@ -102,7 +102,7 @@ def _months_and_rest(text: str) -> tuple[int, timedelta]:
         found = _PART.match(folded, position)
         unit = found and _UNIT_OF.get(found["unit"] or "second")
         if not found or not unit:
-            raise UsageError(f"{text[:100]!r} is not a span of time such as '2 days'")
+            raise UsageError(f"{text[:100]!r} is not an age such as '2 days'")
         more_months, more_micros = _part(found, unit)
         months, micros = months + more_months, micros + more_micros
         position = found.end()
@@ -155,12 +155,12 @@ def _too_long_to_count(months: int, rest: timedelta, text: str) -> timedelta:
     except OverflowError:
         raise _too_long(text) from None
     if span < timedelta(0):
-        raise UsageError(f"{text!r} is a negative span of time")
+        raise UsageError(f"{text!r} is a negative age")
     return span
 
 
 def _too_long(text: str) -> UsageError:
-    return UsageError(f"{text[:100]!r} is longer than any span of time here: 2.7 million years")
+    return UsageError(f"{text[:100]!r} is longer than the longest age, 2.7 million years")
 
 
 def shown(value: object) -> str:
@@ -177,8 +177,32 @@ def shown(value: object) -> str:
 
 
 def parse_failure(problem: Exception) -> str:
-    """Return in one line why SQL cannot be parsed. The parser calls itself for each level of a query or an expression."""
-    return "it is nested too deeply" if isinstance(problem, RecursionError) else str(problem).splitlines()[0]
+    """Return in one line why sqlglot cannot parse SQL, without the names of its classes and its positions, which count added text.
+
+    >>> import sqlglot
+    >>> def failure(sql):
+    ...     try:
+    ...         sqlglot.parse(sql, read="duckdb")
+    ...     except Exception as problem:
+    ...         return parse_failure(problem)
+    >>> failure("SELECT a ="), failure("SELECT (a"), failure("SELECT a b c"), failure("SELECT * FROM")
+    ("a part is missing after '='", "')' is missing after 'a'", "syntax error near 'c'", "a table name is missing after 'FROM'")
+    >>> failure("SELECT 'a")
+    'a quote, comment or parameter is not complete'
+    """
+    if isinstance(problem, RecursionError):
+        return "it is nested too deeply"
+    first = next(iter(getattr(problem, "errors", ())), None)
+    if first is None:
+        # The tokenizer has no position, and repeats the text.
+        return "a quote, comment or parameter is not complete"
+    description, near = str(first["description"]), repr(one_line(str(first["highlight"])))
+    if description.startswith("Required keyword"):
+        return f"a part is missing after {near}"
+    if found := re.match(r"Expect(?:ed|ing) (\W+|[A-Z]+\b|table name)", description):
+        missing = found[1] if found[1].isalpha() else "a table name" if found[1] == "table name" else repr(found[1].strip())
+        return f"{missing} is missing after {near}"
+    return f"syntax error near {near}"
 
 
 def short_repr(value: Any) -> str:
@@ -276,7 +300,7 @@ def in_utc(time: datetime) -> datetime:
         UsageError: It has no zone.
     """
     if time.tzinfo is None or time.utcoffset() is None:
-        raise UsageError(f"the time {time.isoformat()} has no zone; give an aware datetime, for instance with tzinfo=UTC")
+        raise UsageError(f"the time {time.isoformat()} has no zone. Pass an aware datetime, for example with tzinfo=UTC")
     try:
         return time.astimezone(UTC)
     except OverflowError:

@@ -51,8 +51,10 @@ def data_type_of(given: TypeLike) -> DataType:
     if isinstance(given, pa.DataType):
         return without_ids(from_arrow_field(pa.field("type", given)).type)
     if not isinstance(given, str | DataType):
-        raise UsageError(f"a type is a text, an Arrow type or a DuckLake type, not a {type(given).__qualname__}")
-    too_deep = UnsupportedFeatureError(f"a type is nested more than {MAX_DEPTH} levels deep")
+        raise UsageError(
+            f"a column type must be a string such as 'int64' or a type of Arrow or DuckLake, not {getattr(given, '__name__', repr(given))}"
+        )
+    too_deep = UnsupportedFeatureError(f"a column type is nested more than {MAX_DEPTH} levels deep")
     try:
         found = _Text(given).whole() if isinstance(given, str) else given
     except RecursionError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Callable, Sequence
 from decimal import Context, Decimal
@@ -131,8 +132,20 @@ def cast_array(array: ArrowArray, field: Field, *, physical: bool = False, exact
                 error.message = f"column {field.name!r}: {error.message}"
                 error.details["column"] = field.name
             raise
-        message = f"column {field.name!r}: values of Arrow type {array.type} do not fit {field.type}: {error}"
+        message = f"column {field.name!r}: {_misfit(array, field, error)}"
         raise SchemaError(message, column=field.name) from error
+
+
+_OUT_OF_RANGE = re.compile(r"Integer value (-?\d+) not in range: (-?\d+) to (-?\d+)")
+
+
+def _misfit(array: ArrowArray, field: Field, error: Exception) -> str:
+    """Return why values do not fit a type, where possible without the words of the library that found it."""
+    if found := _OUT_OF_RANGE.search(str(error)):
+        return f"{found[1]} is not a value of type {field.type}, which has values from {found[2]} to {found[3]}"
+    if "UUID string" in str(error):
+        return "a string is not a uuid, such as '123e4567-e89b-12d3-a456-426614174000'"
+    return f"values of Arrow type {array.type} do not fit {field.type}: {error}"
 
 
 def constant_array(text: str | None, field: Field, length: int, *, physical: bool = False) -> ArrowArray:
@@ -166,7 +179,7 @@ def null_array(length: int, arrow_type: ArrowType) -> ArrowArray:
 def _absent(column: Field, arrow_type: ArrowType, length: int, *, physical: bool) -> ArrowArray:
     if column.default is not None and column.default_is_expression:
         raise UnsupportedFeatureError(
-            f"column {column.name!r} is missing in the data and its default is the expression {column.default}; give the column a value",
+            f"column {column.name!r} is missing in the data and its default is the expression {column.default}. Add the column to the data",
             column=column.name,
         )
     if column.default is None and not column.nullable:
@@ -494,7 +507,7 @@ def from_values(values: Sequence[object], data_type: DataType, *, physical: bool
 
 def _to_null(array: ArrowArray) -> ArrowArray:
     if array.null_count < len(array):
-        raise SchemaError("a column of type null holds NULL alone")
+        raise SchemaError("a column of type null can only contain NULL")
     return pa.nulls(len(array))
 
 
@@ -524,7 +537,7 @@ def _to_variant(array: ArrowArray) -> ArrowArray:
     missing: ArrowArray = pc.or_(parts["value"].is_null(), pc.equal(pc.fill_null(pc.binary_length(parts["value"]), 0), 0))
     broken: ArrowArray = pc.and_(pc.invert(is_null), pc.or_(missing, pc.invert(pc.fill_null(version, False))))
     if pc.any(broken).as_py():
-        raise SchemaError("a value is no variant: its metadata is not of version 1 of the encoding, or it has no value")
+        raise SchemaError("a value is not a variant: its metadata is not of version 1 of the encoding, or it has no value")
     # Nothing may be NULL below a variant, NULL or not.
     plain = [pc.if_else(is_null, pa.scalar(b"", pa.binary()), parts[name]) for name in ("metadata", "value")]
     fields = [VARIANT_STORAGE.field(place) for place in range(2)]

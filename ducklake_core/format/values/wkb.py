@@ -38,7 +38,7 @@ def check_geometries(array: ArrowArray) -> None:
         plain = pc.or_(plain, pc.and_(pc.fill_null(pc.equal(starts, start), False), pc.fill_null(pc.equal(lengths, length), False)))
     for value in array.filter(pc.invert(plain)).to_pylist():
         if not is_geometry(value):
-            raise SchemaError(f"{value[:24].hex()} begins no geometry in well-known binary (WKB)")
+            raise SchemaError(f"{value[:24].hex()} is not the beginning of a geometry in well-known binary (WKB)")
 
 
 def is_geometry(value: bytes) -> bool:

@@ -41,7 +41,7 @@ def test_create(run: Run, folder: Path, tmp_path: Path) -> None:
     assert (made["version"], made["data_path"]) == ("1.1", f"{folder}/b/")
     assert DuckLake.connect(f"sqlite:///{tmp_path}/b.sqlite").info.encrypted
     result = CliRunner().invoke(app, ["create"], env={"DUCKLAKE_URL": ""})
-    assert (result.exit_code, "give --lake" in result.stderr) == (USAGE, True)
+    assert (result.exit_code, "Set --lake or DUCKLAKE_URL" in result.stderr) == (USAGE, True)
 
 
 def test_load_csv(lake: DuckLake, run: Run, folder: Path) -> None:
@@ -83,7 +83,7 @@ def test_load_parquet_and_json(lake: DuckLake, run: Run, folder: Path) -> None:
         ("load s3://bucket/a.csv --into j", FAILED, "only local files are supported"),
         ("load nothing.csv --into j", FAILED, "there is no file nothing.csv"),
         ("load one.parquet rows.json --into j", USAGE, "different formats (json, parquet)"),
-        ("load notes --into j", USAGE, "give --format"),
+        ("load notes --into j", USAGE, "Set --format"),
         ("load rows.json --into j --format parquet", FAILED, "cannot read rows.json as parquet"),
         ("load rows.json --into j --mode upsert", USAGE, "on"),
         ("load rows.jsonl --format csv --into k --mode repeat", USAGE, "'repeat'"),
@@ -99,7 +99,7 @@ def test_export_and_load_again(lake: DuckLake, run: Run, folder: Path, suffix: s
     assert os.listdir(folder) == [f"out.{suffix}"]
     run(f"load out.{suffix} --into again")
     assert lake.table("again").scan().to_arrow().to_pylist() == lake.table("e").scan().to_arrow().to_pylist()
-    assert "--overwrite replaces it" in run(f"export e out.{suffix}", code=FAILED).stderr
+    assert "Pass --overwrite to replace it" in run(f"export e out.{suffix}", code=FAILED).stderr
     assert answer(run(f"export e out.{suffix} --columns i --overwrite --json"))["rows"] == 3
 
 
@@ -118,7 +118,7 @@ def test_formats_of_queries(lake: DuckLake, run: Run, folder: Path) -> None:
     assert run("query t --where 'a = 31' --format vertical").stdout == "row 1\n  a  31\n  b  v31\n"
     result = run("query t --limit 5 --format parquet")
     assert pq.read_table(io.BytesIO(result.stdout_bytes)).num_rows == 5
-    assert "either --json" in run("query t --json --format csv", code=USAGE).stderr
+    assert "or --format csv, not both" in run("query t --json --format csv", code=USAGE).stderr
     # Exactly as many rows as are shown by default are all rows.
     assert "--limit" not in run("query t --where 'a < 130'").stderr
     changed = run("changes t --from 3 --to 3 --columns change_type,a --limit 1 --format csv").stdout
@@ -142,7 +142,7 @@ def test_sql_from_files_and_the_input(lake: DuckLake, run: Run, folder: Path) ->
     for line in ("sql", "sql -"):
         done = CliRunner().invoke(app, [*line.split(), "--json"], input="SELECT 1 AS one", env={"DUCKLAKE_URL": str(lake.database.address)})
         assert (done.exit_code, done.stdout) == (0, '{"one": 1}\n')
-    assert "either as SQL or with --file" in run("sql 'SELECT 1' --file query.sql", code=USAGE).stderr
+    assert "as SQL or with --file, not both" in run("sql 'SELECT 1' --file query.sql", code=USAGE).stderr
     assert "cannot read the statement from none.sql" in run("sql --file none.sql", code=USAGE).stderr
 
 

@@ -49,7 +49,7 @@ def test_spans_are_those_of_duckdb() -> None:
     for text in NO_SPANS:
         with pytest.raises(duckdb.Error):
             connection.execute("SELECT ?::INTERVAL", [text])
-        with pytest.raises(UsageError, match="not a span of time"):
+        with pytest.raises(UsageError, match="not an age"):
             parse_age(text)
     for text in ("-1 day", "1 day ago", "1 day -48:00:00"):
         with pytest.raises(UsageError, match="negative"):

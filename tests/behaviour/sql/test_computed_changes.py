@@ -120,7 +120,7 @@ REJECTED = {
     "UPDATE t SET (k, s) = (SELECT 1, 'a')": "one value for each column",
     "UPDATE t SET k = (SELECT k FROM u)": "More than one row returned",
     "UPDATE t SET k = x FROM (SELECT 'abc' AS x) AS u": "Could not convert string 'abc'",
-    "DELETE FROM t WHERE k IN (SELECT k FROM nowhere)": "nowhere does not exist",
+    "DELETE FROM t WHERE k IN (SELECT k FROM nowhere)": "no table or view nowhere",
     "DELETE FROM t WHERE k IN (SELECT k FROM u) RETURNING k": "RETURNING in DELETE",
     "UPDATE t SET s = x FROM u RETURNING *": "RETURNING in UPDATE",
     "DELETE FROM t WHERE rowid IN (SELECT k FROM (SELECT * FROM u))": "only supported in queries that list their columns",

@@ -24,7 +24,7 @@ REJECTED = (
         UnsupportedFeatureError,
         "before a field of a struct",
     ),
-    (("CREATE TABLE t (a INTEGER)", "ALTER TABLE t SET SORTED BY (t.a)"), UnsupportedFeatureError, "sort by a column"),
+    (("CREATE TABLE t (a INTEGER)", "ALTER TABLE t SET SORTED BY (t.a)"), UnsupportedFeatureError, "Sort by a column"),
     (("CREATE TABLE t (a INTEGER)", "ALTER TABLE t SET SORTED BY (unnest([a]))"), UsageError, "columns of its row"),
     (("CREATE TABLE t (a INTEGER)", "ALTER TABLE t SET SORTED BY (?)"), UsageError, "parameter number 1 without a value"),
     (("CREATE TABLE t (a INTEGER[])", "ALTER TABLE t SET SORTED BY (list_transform(a, lambda x: x + 1))"), UsageError, "lambda"),
@@ -40,7 +40,7 @@ REJECTED = (
     (("CREATE TABLE t (a INTEGER, c JSON DEFAULT '01')",), UsageError, "not a value of type json"),
     (("CREATE TABLE t (a INTEGER, c INTEGER DEFAULT 'x'::INTEGER)",), UsageError, "not a value of type int32"),
     (("CREATE TABLE t (a INTEGER, c INTEGER DEFAULT sum(1))",), UsageError, "aggregates"),
-    (("CREATE TABLE t (a INTEGER, c INTEGER DEFAULT unnest([1, 2]))",), UsageError, "not one expression"),
+    (("CREATE TABLE t (a INTEGER, c INTEGER DEFAULT unnest([1, 2]))",), UsageError, "must be an expression without columns"),
     (("CREATE TABLE t (a INTEGER, c INTEGER DEFAULT no_function())",), UsageError, "column 'c'.*does not exist"),
     (("CREATE TABLE t (a INTEGER, c INTEGER DEFAULT uuid())",), UsageError, "Unimplemented type for cast"),
 )

@@ -283,7 +283,7 @@ def test_invalid_variants_and_geometries_raise(small: DuckLake) -> None:
     )
     for shape in bad_shapes:
         for row in ({"g": shape}, {"n": {"g": shape}}):
-            with pytest.raises(SchemaError, match="begins no geometry"):
+            with pytest.raises(SchemaError, match="is not the beginning of a geometry"):
                 small.table("t").append(pa.Table.from_pylist([row, {"g": point}], schema=columns))
     for metadata, value in ((b"", b"\x0c\x2a"), (b"\x12\0\0", b"\x0c\x2a"), (b"\x11\0\0", b"")):
         with pytest.raises(SchemaError, match="is no variant"):

@@ -77,7 +77,8 @@ def test_conditions_in_both_dialects(condition: str, duckdb: str, spark: str) ->
 @pytest.mark.parametrize(
     ("condition", "error", "words"),
     [
-        ("a = 1; DROP TABLE t", UsageError, "exactly one"), ("", UsageError, "exactly one"), ("SELECT 1", UsageError, "subquery"),
+        ("a = 1; DROP TABLE t", UsageError, "must be one SQL condition"), ("", UsageError, "the condition is empty"),
+        ("SELECT 1", UsageError, "subquery"),
         ("a IN (SELECT 1)", UsageError, "subquery"), ("EXISTS (SELECT 1)", UsageError, "subquery"), ("sum(a) > 1", UsageError, "aggregate"),
         ("row_number() OVER () = 1", UsageError, "window|aggregate"), ("random() < 0.5", UsageError, "random"),
         ("a = ?", UsageError, "placeholder"), ("DROP TABLE t", UsageError, "not a SQL condition"), ("a = 1 AND", UsageError, "cannot read"),

@@ -1,0 +1,118 @@
+"""Messages about frequent mistakes name the caller's column and value, without the words of a parser or of Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from ducklake_core import DuckLake, col
+from ducklake_core.cli.app import app
+from ducklake_core.errors import DuckLakeError
+
+COLUMNS = {"id": "int64", "country": "varchar", "n": "int8", "amount": "decimal(10,2)", "day": "date", "u": "uuid"}
+FOREIGN_WORDS = ("sqlglot", "<class", "Line 1", "Error tokenizing", "invalid literal", "CSV conversion", "column #", "Catalog Error")
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> DuckLake:
+    folder = tmp_path_factory.mktemp("lake")
+    lake = DuckLake.create(f"sqlite:///{folder}/lake.sqlite", data_path=f"{folder}/files/")
+    lake.create_table("t", COLUMNS)
+    lake.table("t").append([{"id": 1, "country": "DE", "n": 1}], missing_columns="null")
+    return lake
+
+
+def message_of(call: Callable[[], object]) -> str:
+    with pytest.raises(DuckLakeError) as caught:
+        call()
+    assert not [word for word in FOREIGN_WORDS if word in caught.value.message]
+    return caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("condition", "words"),
+    {
+        "country = 5": """Arrow cannot evaluate '"country" = 5', because it does not support a comparison of varchar with int32. Cast""",
+        "lower(id) = 'x'": "because it does not support lower() of int64",
+        "id = 'x'": "'x' cannot be read as a value of type int64, the type of column 'id'",
+        "id IN ('x', 'y')": "'x' cannot be read as a value of type int64, the type of column 'id'",
+        "id BETWEEN 'a' AND 'b'": "the type of column 'id'",
+        "country = DE": "If it is a string, write it in single quotes, as in 'DE'",
+        "contry = 'DE'": "there is no column 'contry' (did you mean 'country'?)",
+        "id = 1 AND": "cannot read the condition 'id = 1 AND': a part is missing after 'AND'",
+        "(id = 1": "')' is missing after '1'",
+        "WHERE id = 1": "syntax error near 'WHERE'",
+        "country = 'DE": "a quote, comment or parameter is not complete",
+        "": "the condition is empty",
+        "id = 1; id = 2": "must be one SQL condition, not 2",
+    }.items(),
+)
+def test_conditions(lake: DuckLake, condition: str, words: str) -> None:
+    assert words in message_of(lambda: lake.table("t").scan(where=condition).to_arrow())
+
+
+def test_conditions_in_python_name_the_column(lake: DuckLake) -> None:
+    assert message_of(lambda: lake.table("t").scan(where=col("country") == 5).to_arrow()).startswith("column 'country': 5 cannot be")
+    assert message_of(lambda: lake.table("t").scan(where=col("id").isin(["a"])).to_arrow()).startswith("column 'id': 'a' cannot be")
+
+
+def test_a_string_that_is_set_without_quotes(lake: DuckLake) -> None:
+    assert "write it in single quotes, as in 'Berlin'" in message_of(lambda: lake.table("t").update({"country": "Berlin"}))
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ({"n": 300}, "column 'n': 300 is not a value of type int8, which has values from -128 to 127"),
+        ({"u": "nope"}, "column 'u': a string is not a uuid"),
+        ({"amount": 10**12}, "column 'amount' is decimal(10,2) without values in the table, and int64 in the data"),
+    ],
+)
+def test_values(lake: DuckLake, row: dict[str, object], words: str) -> None:
+    assert words in message_of(lambda: lake.table("t").append([row], missing_columns="null"))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("target_file_siz", "1GB", "unknown option 'target_file_siz' (did you mean 'target_file_size'?)"),
+        ("parquet_compression", "zip", "option 'parquet_compression' must be one of uncompressed, snappy"),
+        ("auto_compact", "maybe", "option 'auto_compact' must be true or false, not 'maybe'"),
+        ("data_inlining_row_limit", "few", "option 'data_inlining_row_limit' must be a number, not 'few'"),
+    ],
+)
+def test_options(lake: DuckLake, name: str, value: str, words: str) -> None:
+    assert words in message_of(lambda: lake.set_option(name, value))
+
+
+def test_types_and_names(lake: DuckLake) -> None:
+    assert "(did you mean" in message_of(lambda: lake.create_table("z", {"a": "integr"}))
+    assert "a decimal has 1 to 38 digits" in message_of(lambda: lake.create_table("z", {"a": "decimal(50,2)"}))
+    assert "such as 'int64'" in message_of(lambda: lake.create_table("z", {"a": int}))  # type: ignore[dict-item]
+    assert "there is no table or view nope" in message_of(lambda: lake.sql("SELECT sum(a) FROM nope"))
+    assert "1 value for 6 columns" in message_of(lambda: lake.sql("INSERT INTO t VALUES (1)"))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("a.csv", "id,n\n1,2\nx,1\n", "row 3, column 'id': 'x' is not a value of type int64"),
+        ("a.csv", "id,amount\n1,1.234\n", "row 2, column 'amount': a number has more digits after the point than type decimal(10,2)"),
+        ("a.csv", "id,day\n1,01.02.2026\n", "row 2, column 'day': '01.02.2026' is not a value of type date"),
+        ("a.csv", "id,n\n1\n", "row 2: Expected 2 columns, got 1"),
+        ("a.csv", "id,id\n1,2\n", "it has several columns of one name"),
+        ("a.csv", "", "it is empty"),
+        ("a.json", '{"id": "x"}\n', "row 1, column 'id': string instead of number"),
+        ("a.json", '{"u": "nope"}\n', "column 'u': a string is not a uuid"),
+        ("a.parquet", "x", "it is not a Parquet file, or it was cut"),
+    ],
+)
+def test_files_that_are_loaded(lake: DuckLake, tmp_path: Path, name: str, text: str, words: str) -> None:
+    (tmp_path / name).write_text(text)
+    catalog = str(Path(lake.info.data_path).parent / "lake.sqlite")
+    printed = CliRunner().invoke(app, ["--lake", f"sqlite:///{catalog}", "load", str(tmp_path / name), "--into", "t"])
+    assert words in printed.stderr
+    assert not [word for word in FOREIGN_WORDS if word in printed.stderr]
