@@ -41,7 +41,7 @@ def message_of(call: Callable[[], object]) -> str:
         "id IN ('x', 'y')": "'x' cannot be read as a value of type int64, the type of column 'id'",
         "id BETWEEN 'a' AND 'b'": "the type of column 'id'",
         "country = DE": "If it is a string, write it in single quotes, as in 'DE'",
-        "contry = 'DE'": "there is no column 'contry' (did you mean 'country'?)",
+        "countri = 'DE'": "there is no column 'countri' (did you mean 'country'?)",
         "id = 1 AND": "cannot read the condition 'id = 1 AND': a part is missing after 'AND'",
         "(id = 1": "')' is missing after '1'",
         "WHERE id = 1": "syntax error near 'WHERE'",
@@ -78,7 +78,7 @@ def test_values(lake: DuckLake, row: dict[str, object], words: str) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("target_file_siz", "1GB", "unknown option 'target_file_siz' (did you mean 'target_file_size'?)"),
+        ("target_file_sizes", "1GB", "unknown option 'target_file_sizes' (did you mean 'target_file_size'?)"),
         ("parquet_compression", "zip", "option 'parquet_compression' must be one of uncompressed, snappy"),
         ("auto_compact", "maybe", "option 'auto_compact' must be true or false, not 'maybe'"),
         ("data_inlining_row_limit", "few", "option 'data_inlining_row_limit' must be a number, not 'few'"),
