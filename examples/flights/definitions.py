@@ -26,6 +26,7 @@ from ducklake_dagster import (
     SqliteCatalog,
     Triggers,
     build_audit_checks,
+    build_check_sensor,
     build_commit_sensor,
     build_lake_checks,
     build_maintenance_defs,
@@ -81,16 +82,18 @@ all_assets = [*reference, *partitioned, flight_assets.routes, *fleet_assets]
 # booking_report stores no table, so there is nothing to watch or maintain.
 stored = [asset for asset in all_assets if asset is not fleet.booking_report]
 
+storage_checks = [DeleteRatio(maximum=0.5), SnapshotBacklog(maximum=1000)]
 checks = [
     *build_row_count_change_checks(assets=partitioned, max_drop=0.1),
     *build_null_fraction_checks(assets=[flight_assets.flights], columns={"day": 0.0, "carrier": 0.0, "dep_delay": 0.05}),
-    *build_lake_checks(assets=partitioned, checks=[DeleteRatio(maximum=0.5), SnapshotBacklog(maximum=1000)]),
+    *build_lake_checks(assets=partitioned, checks=storage_checks),
     *build_lake_checks(assets=[fleet.charters], checks=[RowCount(minimum=1, severity=dg.AssetCheckSeverity.ERROR, blocking=True)]),
     *build_audit_checks(assets=[fleet.fleet]),
 ]
 resources = {"io_manager": DuckLakeIOManager(lake=lake, spark=spark), "lake": lake, "spark": spark}
 
 commit_sensor = build_commit_sensor(assets=stored)
+check_sensor = build_check_sensor(assets=partitioned, checks=storage_checks)
 
 defs = with_table_metadata(
     dg.Definitions.merge(
@@ -101,7 +104,7 @@ defs = with_table_metadata(
         dg.Definitions(
             assets=all_assets,
             asset_checks=checks,
-            sensors=[commit_sensor],
+            sensors=[commit_sensor, check_sensor],
             resources=resources,
             # One process, so that all steps of a run share one Spark session.
             executor=dg.in_process_executor,

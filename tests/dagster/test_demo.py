@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from dagster.components.testing import create_defs_folder_sandbox
 
+from ducklake_core import DuckLake
 from tests.support.oracle import LakeAddress, attached
 from tests.support.s3 import KEY, SECRET
 
@@ -22,6 +27,31 @@ def test_the_project_is_valid() -> None:
     from examples.flights.definitions import defs
 
     validate(defs)
+
+
+@pytest.mark.filterwarnings("ignore::dagster_shared.utils.warnings.PreviewWarning")
+@pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecatedSince20")
+@pytest.mark.parametrize("kind", ["local", "s3"])
+def test_the_projects_components_load(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAKE_CATALOG", f"sqlite:///{tmp_path}/lake.sqlite")
+    monkeypatch.setenv("LAKE_DATA_PATH", "s3://lake/demo/" if kind == "s3" else f"{tmp_path}/files/")
+    for name in ("S3_ACCESS_KEY_ID", "S3_SECRET_ACCESS_KEY", "S3_REGION", "S3_ENDPOINT_URL"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    example = ROOT / "examples" / "flights"
+    with DuckLake.create(f"sqlite:///{tmp_path}/lake.sqlite", data_path=os.environ["LAKE_DATA_PATH"]) as lake:
+        # Few rows are stored in the catalog, so that S3 is not needed.
+        lake.write("partner.bookings", pa.table({"flight": [1545], "seats": [2]}))
+    with create_defs_folder_sandbox() as sandbox:
+        for folder, name in (("lake", f"lake_{kind}"), ("care", "maintenance"), ("partner", "tables")):
+            (sandbox.defs_folder_path / folder).mkdir()
+            shutil.copy(example / f"{name}.yaml", sandbox.defs_folder_path / folder / "defs.yaml")
+        with sandbox.load_component_and_build_defs(defs_path="partner") as (component, _):
+            asyncio.run(component.refresh_state(sandbox.project_root))
+        with sandbox.load_component_and_build_defs(defs_path="partner") as (_, defs):
+            assert {spec.key.to_user_string() for spec in defs.assets} == {"partner/bookings"}
+            assert {sensor.name for sensor in defs.sensors} == {"partner_commits", "partner_checks"}
+        with sandbox.load_component_and_build_defs(defs_path="care") as (_, defs):
+            assert {sensor.name for sensor in defs.sensors} == {"ducklake_maintenance_sensor", "ducklake_maintenance_checks"}
 
 
 @pytest.mark.slow
