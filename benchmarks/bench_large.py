@@ -55,6 +55,8 @@ def calls(lake: DuckLake, url: str) -> Mapping[str, Callable[[], object]]:
         "find_commit": lambda: lake.find_commit("no-such-commit"),
         "list_files": lambda: lake.table("other7").list_files(),
         "lake.tables": lake.tables,
+        "lake.tables(limit=100)": lambda: lake.tables(limit=100),
+        "lake.snapshots(last=20)": lambda: lake.snapshots(last=20),
     }
 
 
