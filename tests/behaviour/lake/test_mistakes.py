@@ -41,7 +41,7 @@ def message_of(call: Callable[[], object]) -> str:
         "id IN ('x', 'y')": "'x' cannot be read as a value of type int64, the type of column 'id'",
         "id BETWEEN 'a' AND 'b'": "the type of column 'id'",
         "country = DE": "If it is a string, write it in single quotes, as in 'DE'",
-        "countri = 'DE'": "there is no column 'countri' (did you mean 'country'?)",
+        "the_country = 'DE'": "there is no column 'the_country' (did you mean 'country'",
         "id = 1 AND": "cannot read the condition 'id = 1 AND': a part is missing after 'AND'",
         "(id = 1": "')' is missing after '1'",
         "WHERE id = 1": "syntax error near 'WHERE'",
