@@ -120,3 +120,44 @@ def test_connect(sqlite_address: LakeAddress, connect: str) -> None:
     assert answers["module"].startswith("pyspark.sql.connect")
     assert answers["rows"] == [0, 1, 2]
     assert lake.table("t").scan().count() == 3
+
+
+@pytest.mark.slow
+def test_a_stream_over_deletes_updates_and_changed_columns(sqlite_address: LakeAddress, spark: SparkSession, tmp_path: Path) -> None:
+    lake = lake_of_files(sqlite_address)
+    lake.write("t", pa.table({"k": [1, 2, 3], "v": ["a", "b", "c"]}))
+    register(spark)
+    seen: list[dict[str, Any]] = []
+
+    def run(feed: str) -> list[dict[str, Any]]:
+        seen.clear()
+        stream = spark.readStream.format("ducklake").option("catalogUrl", sqlite_address.url).option("feed", feed).load("t")
+        sink = stream.writeStream.foreachBatch(lambda batch, _: seen.extend(row.asDict() for row in batch.collect()))
+        sink.option("checkpointLocation", str(tmp_path / feed)).trigger(availableNow=True).start().awaitTermination()
+        return sorted(seen, key=repr)
+
+    def changes(since: int) -> list[dict[str, Any]]:
+        return sorted(lake.table("t").changes(since).to_arrow().to_pylist(), key=repr)
+
+    assert run("changes") == changes(0)
+    assert [row["k"] for row in run("insertions")] == [1, 2, 3]
+    since = lake.snapshot().id + 1
+    lake.table("t").delete("k = 1")
+    lake.table("t").update({"v": "'new'"}, where="k = 2")
+    lake.write("t", pa.table({"k": [3, 4], "v": ["up", "d"]}), mode="upsert", on=["k"])
+    wanted = changes(since)
+    assert run("changes") == wanted
+    assert [(row["k"], row["v"]) for row in run("insertions")] == [
+        (row["k"], row["v"]) for row in wanted if row["change_type"] in ("insert", "update_postimage")
+    ]
+    # New columns are read after a restart, deleted ones are left out.
+    since = lake.snapshot().id + 1
+    lake.table("t").add_column("w", "int64")
+    lake.table("t").drop_column("v")
+    lake.write("t", pa.table({"k": [5], "w": [50]}))
+    assert run("changes") == changes(since)
+    assert [(row["k"], row["w"]) for row in run("insertions")] == [(5, 50)]
+    lake.drop_table("t")
+    lake.write("t", pa.table({"k": [6], "w": [60]}))
+    with pytest.raises(StreamingQueryException, match="the stream of t cannot continue"):
+        run("changes")
