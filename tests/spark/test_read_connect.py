@@ -17,6 +17,7 @@ import json, sys
 from pyspark.sql import SparkSession
 from ducklake_core.engines.arrow.positions import DeleteTarget
 from ducklake_core.engines.spark.positions import find_key_positions, find_positions
+from ducklake_core.errors import UsageError
 from tests.support.oracle import LakeAddress
 from tests.support.scans import STORAGE, open_lake
 
@@ -37,6 +38,12 @@ answers = {
     "matching": find_positions(lake.scan("t", where="a < 60").plan().plan, target, STORAGE, session).row_count,
     "keyed": find_key_positions(lake.scan("t", columns=["a"]).plan().plan, target, STORAGE, keys, ["a"]).row_count,
 }
+session.conf.set("spark.sql.ansi.enabled", "false")
+answers["plain"] = lake.scan("t", columns=["a"], where="a < 60").to_spark(session).count()
+try:
+    lake.scan("t", columns=["a"], where="a % 50 = 0").to_spark(session)
+except UsageError as error:
+    answers["computed"] = str(error)
 print("ANSWERS " + json.dumps(answers))
 """
 
@@ -67,3 +74,5 @@ def test_connect_reads_both_ways(oracle: Callable[..., AbstractContextManager[Or
     assert sorted(answers["filtered"]) == [0, 50, 100, 150, 1000]
     assert answers["matching"] == 60 - 31
     assert answers["keyed"] == 3
+    assert answers["plain"] == 60 - 31
+    assert "in a session of Spark Connect while spark.sql.ansi.enabled is false" in answers["computed"]

@@ -15,6 +15,7 @@ from __future__ import annotations
 import pickle
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +48,7 @@ from ducklake_core.engines.spark.work_units import ATTEMPT_COLUMNS, attempt_colu
 from ducklake_core.engines.spark.write import verify_files
 from ducklake_core.format.expressions import pruning
 from ducklake_core.format.expressions.predicates import needs_sql
-from ducklake_core.format.expressions.sql import expression_sql, to_sql
+from ducklake_core.format.expressions.sql import expression_sql
 from ducklake_core.format.files.data_files import WrittenFile
 from ducklake_core.format.types.data_types import BOOLEAN, INT64, UUID, Field
 from ducklake_core.format.types.schema import Schema
@@ -158,7 +159,8 @@ class _Join:
         self.plan, self.request, self.target, self.state, self.session, self.source = plan, request, target, state, session, source
 
     def run(self) -> ChangedRows:
-        with ansi_sql(self.session):
+        has_sql = self.request.for_engine or self.request.residual is not None
+        with ansi_sql(self.session) if has_sql else nullcontext():
             frame, change = self._computed(self._joined())
         rows = frame.mapInArrow(_writer(change, self.state, self.source is not None), _REPORT).collect()
         files: dict[str, list[WrittenFile]] = {"update": [], "insert": [], "positions": []}
@@ -179,7 +181,7 @@ class _Join:
         if self.plan.predicate is not None and needs_sql(self.plan.predicate):
             named = {column.name: f"t{place}" for place, column in enumerate(self.request.target)}
             back = target.withColumnsRenamed({flat: name for name, flat in named.items()})
-            target = filtered(back, to_sql(self.plan.predicate, "spark")).withColumnsRenamed(named)
+            target = filtered(back, self.plan.predicate).withColumnsRenamed(named)
         if self.source is None:
             return target.withColumn(FROM_SOURCE, sf.lit(True))
         source = self._source_rows()

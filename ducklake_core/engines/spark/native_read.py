@@ -35,7 +35,6 @@ from ducklake_core.engines.spark.session import filtered, held_settings, is_conn
 from ducklake_core.engines.spark.tasks import task_ids
 from ducklake_core.errors import NotFoundError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.cache import BoundedCache
-from ducklake_core.format.expressions.sql import to_sql
 from ducklake_core.format.files.data_files import ROW_ID_FIELD_ID, SNAPSHOT_ID_FIELD_ID, DataFile, DeleteFile
 from ducklake_core.format.files.paths import file_name
 from ducklake_core.format.types.schema import Schema
@@ -138,7 +137,7 @@ def needs_places(plan: ScanPlan, task: FileTask) -> bool:
 
 def _result(frame: DataFrame, plan: ScanPlan, tasks: Sequence[FileTask]) -> DataFrame:
     if plan.predicate is not None and not all(task.all_rows_match for task in tasks):
-        frame = filtered(frame, to_sql(plan.predicate, "spark"))
+        frame = filtered(frame, plan.predicate)
     # The result has no field ids: if Spark wrote it elsewhere, they would be taken for ids of that other table.
     return frame.select(*(quoted(name) for name in (*plan.schema.names, *plan.virtual))).to(spark_schema(plan.schema, plan.virtual))
 

@@ -47,7 +47,6 @@ from ducklake_core.engines.spark.types import to_spark_form
 from ducklake_core.engines.spark.work_units import ATTEMPT_COLUMNS, attempt_columns, awaiting_tasks, may_have_lost
 from ducklake_core.errors import SchemaError, UnsupportedFeatureError
 from ducklake_core.format.expressions.predicates import needs_sql
-from ducklake_core.format.expressions.sql import to_sql
 from ducklake_core.format.types.data_types import UUID, Field
 from ducklake_core.format.types.names import folded
 from ducklake_core.format.types.schema import NO_KEY_TYPES, Schema
@@ -84,7 +83,7 @@ def find_positions(
     """
     if plan.predicate is not None and needs_sql(plan.predicate):
         wide = _positions(plan, plan.read_schema, storage, session, keep_predicate=False)
-        return _hide(filtered(wide, to_sql(plan.predicate, "spark")), plan, target, storage, named)
+        return _hide(filtered(wide, plan.predicate), plan, target, storage, named)
     packed_tasks = bin_pack(plan.tasks)
     rows: list[Any] = []
     if packed_tasks:

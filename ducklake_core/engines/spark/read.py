@@ -41,7 +41,6 @@ from ducklake_core.engines.spark.tasks import (
 from ducklake_core.engines.spark.types import to_spark_form
 from ducklake_core.format.expressions import pruning
 from ducklake_core.format.expressions.predicates import Predicate, conjunction, needs_sql, terms
-from ducklake_core.format.expressions.sql import to_sql
 from ducklake_core.format.files.paths import protocol_of
 from ducklake_core.planning.native import REMOTE, prefers_arrow
 from ducklake_core.planning.plan import (
@@ -146,7 +145,7 @@ class _ArrowColumns:
 
     shape: ScanProjection
     columns: FilteredColumns
-    condition: str | None
+    condition: Predicate | None
     names: tuple[str, ...]
 
     def result(self, frame: DataFrame) -> DataFrame:
@@ -158,7 +157,7 @@ def _arrow_columns(plan: ScanPlan, exact: bool) -> _ArrowColumns:
     shape, condition, named = plan.shape, None, frozenset[int]()
     if plan.predicate is not None and needs_sql(plan.predicate):
         # Only Spark can evaluate it, so the columns that it reads have to come along.
-        condition, named = to_sql(plan.predicate, "spark"), pruning.columns(plan.predicate)
+        condition, named = plan.predicate, pruning.columns(plan.predicate)
         shape = replace(shape, predicate=None, schema=plan.read_schema, virtual=shape.read_virtual)
     columns = filtered_columns(shape.schema, shape.virtual, named, exact=exact)
     return _ArrowColumns(shape=shape, columns=columns, condition=condition, names=(*plan.schema.names, *plan.virtual))
@@ -219,7 +218,7 @@ def read_changes(plan: ChangePlan, storage: Storage, session: SparkSession) -> D
         branches.append(_frame(groups, _size_of(settled, plan), shape, columns, storage, session))
     frame = reduce(lambda left, right: left.unionAll(right), branches)
     if predicate is not None:
-        frame = filtered(frame, to_sql(predicate, "spark"))
+        frame = filtered(frame, predicate)
     return columns.selected(frame, plan.schema.names)
 
 

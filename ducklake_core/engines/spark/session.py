@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
 from ducklake_core.errors import UsageError
+from ducklake_core.format.expressions.predicates import Predicate, sql_parts
+from ducklake_core.format.expressions.sql import to_sql
 from ducklake_core.format.values.temporal import checked_zone, in_zone
 
 if TYPE_CHECKING:
@@ -109,14 +111,15 @@ def ansi_sql(session: SparkSession) -> Iterator[None]:
         yield
 
 
-def filtered(frame: DataFrame, condition: str) -> DataFrame:
-    """Return the rows that satisfy a condition in Spark's SQL.
+def filtered(frame: DataFrame, predicate: Predicate) -> DataFrame:
+    """Return the rows that satisfy a predicate.
 
     Raises:
-        UsageError: A session of Spark Connect does not follow ANSI SQL.
+        UsageError: The predicate has SQL, and a session of Spark Connect does not follow ANSI SQL.
+        UnsupportedFeatureError: Spark cannot express the predicate.
     """
-    with ansi_sql(frame.sparkSession):
-        return frame.filter(condition)
+    with ansi_sql(frame.sparkSession) if sql_parts(predicate) else nullcontext():
+        return frame.filter(to_sql(predicate, "spark"))
 
 
 def _take(session: SparkSession, name: str, value: str) -> None:

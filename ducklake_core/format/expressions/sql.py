@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from decimal import Decimal
+from itertools import islice
 from typing import Any, TypeAlias, assert_never
 from typing import Literal as OneOf
 
@@ -64,6 +65,7 @@ _TIMESTAMP_NAMES = {"timestamp": "TIMESTAMP", "timestamp_s": "TIMESTAMP_S", "tim
 _DAY = 86_400_000_000
 _MAX_OPERANDS = 50
 _RANGES_PER_LEAF = 4
+_MAX_DIVISIONS = 64
 
 _TYPE_NAMES = {
     "int8": "TINYINT", "int16": "SMALLINT", "int32": "INTEGER", "int64": "BIGINT", "int128": "HUGEINT", "uint8": "UTINYINT",
@@ -231,6 +233,9 @@ def _divided(node: Any) -> Any:
     from sqlglot import exp
 
     dividend, divisor = node.this, node.expression
+    if len(list(islice(node.find_all(exp.Div), _MAX_DIVISIONS))) == _MAX_DIVISIONS:
+        # Both sides occur twice in the result, which must not grow without bounds. Spark reports a division by zero.
+        return node
     if isinstance(divisor, exp.Literal) and not divisor.is_string and float(divisor.name):
         return node
     if not isinstance(node, exp.Div):
