@@ -223,6 +223,7 @@ def sql(
         str | None, typer.Argument(metavar="[SQL]", help="One statement in DuckDB's dialect; read from the input when missing or -.")
     ] = None,
     file: Annotated[str | None, typer.Option("--file", help="File with the statement, in place of SQL.")] = None,
+    files: Annotated[bool, typer.Option("--files", help="Let the SQL read and write files of this machine (files=True).")] = False,
     at: At = None,
     author: Author = None,
     message: Message = None,
@@ -241,7 +242,7 @@ def sql(
         commit = {"author": author, "message": message, "extra_info": extra_info}
         # A query makes no snapshot, and rejects options of one.
         given: Any = {name: value for name, value in commit.items() if value is not None}
-        found = lake.sql(statement, at=snapshot_at(at), **given)
+        found = lake.sql(statement, at=snapshot_at(at), files=files, **given)
         if not isinstance(found, Query):
             print_json(found) if as_json else write(f"{found}\n")
             return

@@ -575,7 +575,9 @@ def _add_files(caller: Caller, given: Arguments) -> Rows:
     operations = caller.changing("ducklake_add_data_files")
     if not caller.files:
         raise UnsupportedFeatureError("SQL cannot read files: pass files=True for ducklake_add_data_files, or call lake.add_data_files")
-    options = {name: given[name] for name in ("hive_partitioning", "ignore_extra_columns", "allow_missing") if name in given}
+    options = {
+        name: given[name] for name in ("hive_partitioning", "ignore_extra_columns", "allow_missing", "allow_duplicates") if name in given
+    }
     operations.add_data_files(join_name(given.get("schema") or DEFAULT_SCHEMA, given["table_name"]), given["files"], **options)
     return ()
 
@@ -586,6 +588,7 @@ def _feed(kind: FeedKind) -> Function:
 
 _PAIRS = "schema_name VARCHAR, table_name VARCHAR, "
 _COMPACTED = _PAIRS + "files_processed BIGINT, files_created BIGINT"
+_ADDING = ("hive_partitioning", "ignore_extra_columns", "allow_missing", "allow_duplicates")
 _AGES = ("dry_run", "cleanup_all", "older_than", "min_age")
 FUNCTIONS: Mapping[str, Function] = {
     "ducklake_snapshots": Function(columns=_SNAPSHOT_COLUMNS, rows=_snapshots),
@@ -635,7 +638,7 @@ FUNCTIONS: Mapping[str, Function] = {
         rows=_add_files,
         positional=("table_name", "files"),
         required=2,
-        named=("schema", "hive_partitioning", "ignore_extra_columns", "allow_missing"),
+        named=("schema", *_ADDING),
     ),
 }
 """The functions, by the names that they have in DuckDB. ``lake.name(...)`` calls ``ducklake_name('lake', ...)``."""

@@ -32,6 +32,16 @@ DtypeBackend: TypeAlias = Literal["numpy", "numpy_nullable", "pyarrow"]
 """Types of the columns of a pandas frame, as pandas' own readers call them."""
 _MIN_POLARS = 2
 
+_ELSEWHERE = {
+    **dict.fromkeys(("df", "to_df", "fetchdf", "fetch_df"), "to_pandas()"),
+    "pl": "to_polars()",
+    **dict.fromkeys(("arrow", "to_arrow_table", "fetch_arrow_table"), "to_arrow()"),
+    **dict.fromkeys(("to_arrow_batch_reader", "fetch_record_batch", "fetch_arrow_reader"), "to_reader()"),
+    **dict.fromkeys(
+        ("fetchall", "fetchmany", "fetchone", "to_pylist", "to_dicts"), "to_arrow().to_pylist(), which has a dict for each row"
+    ),
+}
+"""What DuckDB, PyIceberg and Polars call the methods of :class:`Readable`."""
 _WIDEST = 38
 
 _BACKENDS = ("numpy", "numpy_nullable", "pyarrow")
@@ -48,6 +58,12 @@ class Readable(ABC):
     """
 
     __slots__ = ()
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            message = f"{type(self).__name__!r} object has no attribute {name!r}"
+            raise AttributeError(f"{message}. Use {_ELSEWHERE[name]}" if name in _ELSEWHERE else message, name=name, obj=self)
 
     @abstractmethod
     def to_reader(self) -> pa.RecordBatchReader:
@@ -155,9 +171,12 @@ class Readable(ABC):
 
         Raises:
             UnsupportedFeatureError: DuckDB is not installed.
+            UsageError: ``connection`` is not a connection of DuckDB.
         """
 
         duckdb = _optional("duckdb", "to_duckdb", "pip install 'ducklake-dagster[duckdb]'")
+        if connection is not None and not isinstance(connection, duckdb.DuckDBPyConnection):
+            raise UsageError(f"connection must be a connection of DuckDB, not {shown(connection)}", parameter="connection")
         relation: DuckDBPyRelation = (duckdb.default_connection() if connection is None else connection).from_arrow(NarrowStream(self))
         return relation
 

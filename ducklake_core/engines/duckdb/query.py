@@ -371,8 +371,9 @@ def user_error(problem: BaseException, failures: Failures, sql: str) -> BaseExce
 
 
 def line_of(problem: BaseException) -> str:
-    """Return DuckDB's message without the position in the SQL text."""
-    return str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
+    """Return DuckDB's message without the position in the SQL text, and how to let SQL read files."""
+    line = str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
+    return f"{line}. Pass files=True to let SQL read files" if "file system operations are disabled" in line else line
 
 
 def prepare(connection: DuckDBPyConnection, statements: Sequence[str], sources: Sources, failures: Failures | None, way: Way) -> list[str]:
