@@ -20,7 +20,7 @@ OLDEST = 17
 MISSING_MODULE = "--add-modules=jdk.incubator.vector"
 
 LAUNCHER = """#!/bin/sh
-# Spark asks every JVM for a module that this JRE does not hold.
+# Spark needs from every JVM a module that this JRE does not hold.
 skip='{skip}'
 n=$#
 while [ "$n" -gt 0 ]; do

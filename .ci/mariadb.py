@@ -29,7 +29,7 @@ def download(folder: Path) -> list[Path]:
 
 
 def install() -> None:
-    """Nothing is done when it is there; the file that says so comes last."""
+    """Nothing is done when it is there; the file that marks it comes last."""
     if (PLACE / DONE).exists() or shutil.which("mariadbd"):
         return
     if not shutil.which("apt-get") or not shutil.which("dpkg"):

@@ -1,7 +1,7 @@
 """Everyday calls on a lake of 10,000 tables, 500,000 snapshots and 1,000,000 files that DuckDB made (``large_lake`` has the sizes).
 
 Run with ``python -m benchmarks.bench_large``; ``BENCH_INDEXES=1`` makes the indexes that ``lake.create_indexes()`` makes,
-``BENCH_BACKENDS`` says on which databases, by commas.
+``BENCH_BACKENDS`` lists the databases, by commas.
 Promised: 50 ms on PostgreSQL, 100 ms on SQLite, whatever the number of others.
 """
 

@@ -1,6 +1,6 @@
 """Growth of everyday calls with the files, tables and snapshots of a lake, those that they ask for and all others.
 
-Run with ``python -m benchmarks.bench_slopes``; ``BENCH_BACKENDS`` says on which databases, by commas, and ``BENCH_LARGEST`` limits the
+Run with ``python -m benchmarks.bench_slopes``; ``BENCH_BACKENDS`` lists the databases, by commas, and ``BENCH_LARGEST`` limits the
 sizes. Each lake is made by DuckDB, enlarged by rows of its catalog in one dimension, and has the indexes of ``lake.create_indexes()``. The
 figures are milliseconds of processor time, of client and server; the slope is what each further file, table or snapshot costs.
 """

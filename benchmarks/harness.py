@@ -63,7 +63,7 @@ def _fields(process: Path) -> list[str]:
     return (process / "stat").read_text().rpartition(")")[2].split()
 
 
-# Processor time tells more than the clock on a machine that others use at the same time: of this process, all threads, of the tree, or
+# Processor time shows more than the clock on a machine that others use at the same time: of this process, all threads, of the tree, or
 # with the servers that the benchmark has started.
 _CLOCKS = {"processor": time.process_time, "tree": tree_time, "server": server_time}
 now = _CLOCKS.get(os.environ.get("BENCH_CLOCK", ""), time.perf_counter)

@@ -404,7 +404,7 @@ class DuckLake:
 
         return Holds(self._database, self._info)
 
-    def write(  # noqa: PLR0913 - one call says everything about one commit
+    def write(  # noqa: PLR0913 - one call describes one commit
         self,
         name: str,
         data: FrameLike,

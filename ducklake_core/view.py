@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True, kw_only=True)
 @arguments.none_means_default
 class ViewDefinition:
-    """A view with everything that its query says; part of :class:`LakeDefinitions`.
+    """A view with everything that its query states; part of :class:`LakeDefinitions`.
 
     Attributes:
         view: The view.

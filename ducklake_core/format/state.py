@@ -162,7 +162,7 @@ class TableState:
         schema: Columns live at the snapshot.
         snapshot_id: The snapshot this state was read at.
         schema_version: Schema version of that snapshot.
-        snapshot_time: When it was committed, which with its id tells it from one of another history; None while it is not committed.
+        snapshot_time: When it was committed, which with its id identifies it across histories; None while it is not committed.
         next_column_id: 1 + the highest column id the table ever had.
         partition_spec: Keys that new files are partitioned by, None for none.
         partition_specs: Every spec the table ever had by ``partition_id``, to read files of older specs.

@@ -68,7 +68,7 @@ def plan_write(
         note: What the end of the write needs to know.
         overwrite: Whether the rows replace others.
         create: Whether to create a missing table.
-        is_stream: Whether it is one micro-batch of a stream, whose output mode says what it replaces.
+        is_stream: Whether it is one micro-batch of a stream, whose output mode determines what it replaces.
 
     Raises:
         NotFoundError: There is no such table, or no schema to make it in.

@@ -152,7 +152,7 @@ class _Inspection:
             self.keys = path_keys(self.path)
             if rules.hive_partitioning and not self.keys:
                 raise UsageError(
-                    f"the path of {self.where} has no directory key=value, as hive_partitioning=True asks for", path=self.where
+                    f"the path of {self.where} has no directory key=value, which hive_partitioning=True requires", path=self.where
                 )
         columns = self._columns(readable_columns(self.footer, self.where), rules.schema.columns)
         values = () if rules.partition_spec is None else tuple(self._partition_value(key) for key in rules.partition_spec.fields)
@@ -199,7 +199,7 @@ class _Inspection:
                     column=name,
                 )
             del by_name[folded(target.name)]
-            # As in DuckDB, what the path says hides what the file holds.
+            # As in DuckDB, the value in the path hides the one in the file.
             in_path = not above and column.name in self.keys
             if in_path:
                 found.append(self._from_path(target, column.name))

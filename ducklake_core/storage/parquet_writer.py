@@ -44,10 +44,10 @@ if TYPE_CHECKING:
     from ducklake_core.storage.variant_columns import VariantColumns
 
 ROW_GROUP_ROWS = 122_880
-"""Rows of a row group unless the option says otherwise, as in DuckDB: readers leave out and share out row groups."""
+"""Rows of a row group unless the option is set, as in DuckDB: readers leave out and share out row groups."""
 
 ROW_GROUP_BYTES = 128 * 1024 * 1024
-"""Bytes of a row group as Arrow data, unless the option says otherwise; bounds the memory of a writer."""
+"""Bytes of a row group as Arrow data, unless the option is set; bounds the memory of a writer."""
 
 _CODECS = {"uncompressed": "none", "lz4_raw": "lz4"}
 _DELTAS = frozenset({*INTEGERS, *TIMESTAMPS, DATE} - {INT128, UINT128})
@@ -185,7 +185,7 @@ class FileWriter:
         # First, so that the end of the writer, which wants to write a footer, does not make an object of it.
         if self._sink is not None:
             discard(self._sink)
-        # RuntimeError: pyarrow asks a writer that failed for the footer that it never wrote.
+        # RuntimeError: pyarrow reads from a writer that failed the footer that it never wrote.
         with suppress(DuckLakeError, OSError, pa.ArrowException, RuntimeError):
             if self._writer is not None and self._writer.is_open:
                 self._writer.close()

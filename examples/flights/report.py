@@ -70,7 +70,7 @@ def requests(console: Console, tick: Any) -> None:
     """Print the runs that a sensor requests."""
     for request in tick.run_requests or ():
         steps = [step.replace("_", " ") for step, how in request.run_config["ops"].items() if how["config"].get("enabled")]
-        console.print(f"  the maintenance sensor asks to {' and '.join(steps)} of {request.tags.get('ducklake/table', 'the lake')}")
+        console.print(f"  the maintenance sensor requests to {' and '.join(steps)} of {request.tags.get('ducklake/table', 'the lake')}")
 
 
 def tables(console: Console, lake: DuckLake) -> None:

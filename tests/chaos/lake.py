@@ -65,7 +65,7 @@ class Run:
 
     @property
     def ended(self) -> bool:
-        """True when the supervisor asks all processes to end."""
+        """True when the supervisor requests all processes to end."""
         return (self.folder / "END").exists()
 
 

@@ -163,7 +163,7 @@ class Memory:
                 assert shows.rows == then.rows, f"snapshot {number} shows other rows"
                 # Which files ended at a snapshot is known as long as the one before it is there.
                 if before is not None and then.feed is not None:
-                    assert shows.feed == then.feed, f"snapshot {number} tells other changes"
+                    assert shows.feed == then.feed, f"snapshot {number} reports other changes"
             elif before is not None:
                 assert shows.rows == before.rows, f"snapshot {number} of the operation changed rows"
                 assert shows.feed is not None

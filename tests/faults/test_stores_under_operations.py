@@ -167,7 +167,7 @@ class Liar(Storage):
 
     def size(self, path: str) -> int:
         size = super().size(path)
-        return size + 7 if self.lie == "tells wrong sizes" else size
+        return size + 7 if self.lie == "reports wrong sizes" else size
 
     def delete(self, paths: Any) -> Deletion:
         if self.lie == "deletes nothing":
@@ -183,7 +183,7 @@ class Liar(Storage):
 
 
 LIES = (
-    "takes files and loses them", "gives half of a file", "tells wrong sizes", "deletes nothing", "leaves out files", "lists files twice",
+    "takes files and loses them", "gives half of a file", "reports wrong sizes", "deletes nothing", "leaves out files", "lists files twice",
 )  # fmt: skip
 """Lies that every operation detects. Only a check detects another file of as many rows and bytes."""
 

@@ -20,10 +20,11 @@ DOCUMENTS = ("README.md", ".github", "docs")
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 CLAUSE = re.compile(r"(What|Which|Whose|Whether|Where|How|Who)\b")
+WORDS = ("says", "asks", "tells")
 PHRASES = ("says of", "said of", "in force", "seven bits", "as well as ever", "as far as", "made anew")  # codespell:ignore said,anew
 PHRASE = re.compile(
     "|".join(
-        [r"\b" + phrase.replace(" ", r"\s+") + r"\b" for phrase in PHRASES]
+        [r"\b" + phrase.replace(" ", r"\s+") + r"\b" for phrase in (*WORDS, *PHRASES)]
         + [r"(?<!some\s)(?<!none\s)(?<!each\s)(?<!most\s)\bof\s+which\b"]
     ),
     re.IGNORECASE,

@@ -150,4 +150,4 @@ def _tab(process: subprocess.Popen[bytes], folder: Path) -> str:
             if tabs:
                 return str(tabs[0])
         time.sleep(0.5)
-    raise AssertionError("Chromium tells no port")
+    raise AssertionError("Chromium reports no port")

@@ -386,7 +386,7 @@ class Database:
         except SQLAlchemyError as error:
             raise wrapped(error, str(self.address), self.address.secrets) from error
         except AssertionError as error:
-            raise interruption(error)  # noqa: B904 - its own traceback says where
+            raise interruption(error)  # noqa: B904 - its own traceback shows where
 
     @contextmanager
     def side_session(self) -> Iterator[Connection]:

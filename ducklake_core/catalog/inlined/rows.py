@@ -87,7 +87,7 @@ def inlined_rows(
 
     Returns:
         The columns of ``read_schema`` in their logical Arrow types, then ``rowid`` and ``snapshot_id`` (the snapshot that
-        added the row, unless ``chosen`` says otherwise), both int64.
+        added the row, unless ``chosen`` is set), both int64.
 
     Raises:
         UnsupportedFeatureError: A value cannot be read.

@@ -234,7 +234,7 @@ def statistics_of(row: Row[Any], file: DataFile, one_row_group: int) -> ColumnSt
 def _optional(row: Row[Any], name: str) -> Any:
     """Return the value of a column that some versions lack. A failed attribute lookup on a row is slow, so the mapping is checked."""
     cells = row._mapping  # noqa: SLF001 - its documented name
-    return cells[name] if name in cells else None  # noqa: SIM401 - get() asks for it, and catches the error
+    return cells[name] if name in cells else None  # noqa: SIM401 - get() reads it, and catches the error
 
 
 def _text(value: Any) -> str | None:

@@ -52,7 +52,7 @@ def _syntax_error(answer: str) -> str | None:
         return None if count == 1 else f"DuckDB {require_duckdb().__version__} finds {count} statements in it, not one query"
     if parsed.get("error_subtype") != "SYNTAX_ERROR":
         return None
-    return f"DuckDB {require_duckdb().__version__} says: {parsed.get('error_message')}"
+    return f"DuckDB {require_duckdb().__version__} reports: {parsed.get('error_message')}"
 
 
 def constant(tree: exp.Expression, data_type: DataType) -> Literal:

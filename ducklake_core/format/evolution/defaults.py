@@ -109,7 +109,7 @@ def with_default(field: Field, value: object) -> Field:
     text = _literal_text(value)
     if text == NO_DEFAULT:
         raise UnsupportedFeatureError(
-            f"the text {NO_DEFAULT} cannot be the default of column {field.name!r}: the catalog says by it that there is none",
+            f"the text {NO_DEFAULT} cannot be the default of column {field.name!r}: in the catalog it means that there is none",
             column=field.name,
         )
     canonical = _cast_text(text, field)

@@ -74,7 +74,7 @@ _WITHOUT_RANGE = (TIMETZ, INTERVAL, VARIANT, JSON, *FLOATS)
 
 
 # Three-valued logic over sets of rows. Each function below maps a predicate and a file's statistics to the outcomes that rows of the file
-# may have: may_match asks whether TRUE is among them, must_match whether TRUE is the only one. An outcome too many costs a read; a
+# may have: may_match returns whether TRUE is among them, must_match whether TRUE is the only one. An outcome too many costs a read; a
 # missing one would lose rows, so whatever is unknown counts as possible.
 # Named tuples: a long condition makes two of them for each comparison and file, and a frozen dataclass takes three times as long.
 class Outcomes(NamedTuple):

@@ -16,7 +16,7 @@ ordinary Parquet file::
     image       PAR1 | pages 0 | 00 | pages 1 | 00 | ... | 00 ... | footer | PAR1
 
 A decrypted module is always shorter than its ciphertext, so every chunk begins where it did and the footer's offsets stay true;
-the footer is taken over as it is. Each chunk is decrypted when a reader asks for its bytes, so memory holds the wanted columns of
+the footer is taken over as it is. Each chunk is decrypted when a reader reads its bytes, so memory holds the wanted columns of
 the row groups under way, never the file. Zeros between the last chunk and the footer keep the reader's first guess at the footer's
 length from touching a chunk.
 
@@ -25,7 +25,7 @@ encrypted files, and pyarrow reads neither when it reads rows.
 
 Without associated data a tag proves that a module was made with the key, not that it stands where it was written. So each
 chunk is held against what else is known of it: its pages have the sizes that their headers give, fill the chunk exactly, and
-hold as many values as the footer says.
+hold as many values as the footer states.
 
 Writing. :class:`~ducklake_core.storage.encryption.encrypting.EncryptingSink` takes a plain file while it is written, and passes on the
 encrypted one a row group at a time: pages are found by parsing their headers, the footer gets the new offsets and loses its indexes.

@@ -185,7 +185,7 @@ def _skip_struct(data: Bytes, at: int, depth: int) -> int:
 def _read_value(data: Bytes, at: int, code: int, depth: int, shape: Shape | None) -> tuple[Value, int]:
     match code:
         case 4 | 5 | 6:
-            # All three are zigzag numbers; the type says only how large they may be.
+            # All three are zigzag numbers; the type determines only how large they may be.
             return _read_number(data, at)
         case 8:
             size, at = _read_varint(data, at)

@@ -146,7 +146,7 @@ class EncryptingSink(io.RawIOBase):
             raise BadStructError("it does not end as one does")
         footer, end = read_struct(self._pending[start:-_TAIL])
         if start + end != len(self._pending) - _TAIL:
-            raise BadStructError("the footer is longer than what it says")
+            raise BadStructError("the footer is longer than the length that it states")
         return footer
 
     def _move_group(self, group: Struct) -> None:

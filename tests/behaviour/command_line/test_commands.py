@@ -1,4 +1,4 @@
-"""Commands say what the library says, for people and as JSON, and end with codes that cron and orchestrators can act on."""
+"""Commands report what the library returns, for people and as JSON, and end with codes that cron and orchestrators can act on."""
 
 from __future__ import annotations
 

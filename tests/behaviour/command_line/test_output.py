@@ -1,4 +1,4 @@
-"""Wherever the output goes, a command says by its exit code how it went, and never ends in a traceback."""
+"""Wherever the output goes, a command reports by its exit code how it ended, and never ends in a traceback."""
 
 from __future__ import annotations
 

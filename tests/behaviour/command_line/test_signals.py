@@ -1,4 +1,4 @@
-"""A command that is interrupted, or ended by an orchestrator, says so by its exit code and leaves no file behind."""
+"""A command that is interrupted, or ended by an orchestrator, reports it by its exit code and leaves no file behind."""
 
 from __future__ import annotations
 

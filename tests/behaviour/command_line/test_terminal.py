@@ -43,7 +43,7 @@ def _read(terminal: int) -> bytes:
     try:
         return os.read(terminal, 1 << 16)
     except OSError:
-        # Linux says so where other systems give the end.
+        # Linux reports it where other systems give the end.
         return b""
 
 

@@ -1,4 +1,4 @@
-"""Files of Delta Lake and Iceberg that must not be taken over as they are, as the page on these tables says."""
+"""Files of Delta Lake and Iceberg that must not be taken over as they are, as the page on these tables states."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_delete_files_and_other_names(reason: str, old: OldTables) -> None:
 
 
 def test_directories_of_iceberg_do_not_contain_the_values(old: OldTables) -> None:
-    """Read as Hive's they would make ``new+york`` of ``new york``, which is why the page says ``hive_partitioning=False``."""
+    """Read as Hive's they would make ``new+york`` of ``new york``, which is why the page has ``hive_partitioning=False``."""
     files = [task.file.file_path for task in old.trips.plan_files()]
     old.lake.create_table("t", old.trips.schema().as_arrow(), partition_by=["city"])
     old.lake.add_data_files("t", files)
