@@ -20,6 +20,7 @@ from ducklake_core.cli.session import FAILED, FOUND
 from ducklake_core.maintenance.request import Progress
 from tests.support.forked_command import ForkedCommand
 from tests.support.oracle import LakeAddress
+from tests.support.parameters import slow
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 WriteTo = Callable[..., tuple[int, str]]
@@ -61,7 +62,7 @@ def without_reader() -> int:
     return writer
 
 
-@pytest.mark.parametrize("line", ["tables", "info --json", "health --openmetrics", "merge", "--version"])
+@pytest.mark.parametrize("line", ["tables", slow("info --json"), slow("health --openmetrics"), "merge", slow("--version")])
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_a_full_disk(lake: DuckLake, write_to: WriteTo, line: str, unbuffered: str) -> None:
     code, errors = write_to(line, os.open("/dev/full", os.O_WRONLY), unbuffered)

@@ -16,13 +16,14 @@ import pytest
 from ducklake_core import DuckLake
 from tests.behaviour.frames.kinds import Stream
 from tests.support.oracle import LakeAddress
+from tests.support.parameters import slow
 
 ROOT = Path(__file__).parents[3]
 GROWTH = 150
 """Megabytes that a write may take, with a row group of the file that is open and what is on its way there; the stream has 380."""
 
 
-@pytest.mark.parametrize("operation", ["append", "overwrite", "create_table_as"])
+@pytest.mark.parametrize("operation", ["append", slow("overwrite"), slow("create_table_as")])
 def test_a_stream_is_written_with_flat_memory(operation: str, sqlite_address: LakeAddress) -> None:
     command = [sys.executable, "-m", "tests.behaviour.frames.flat_memory", sqlite_address.url, sqlite_address.data_path, operation]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)

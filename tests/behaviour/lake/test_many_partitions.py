@@ -16,6 +16,7 @@ from ducklake_core import DuckLake
 from ducklake_core.errors import StorageError
 from ducklake_core.storage.spill import SpillFile, SpillLimits
 from tests.support.oracle import LakeAddress, attached
+from tests.support.parameters import slow
 from tests.support.scans import assert_same_rows
 
 if TYPE_CHECKING:
@@ -67,7 +68,8 @@ def spilled(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("encrypted", [False, True])
 @pytest.mark.parametrize(
-    ("keys", "files"), [(["p"], VALUES), (["bucket(40, id)"], 40), (["month(at)", "year(at)"], VALUES), (["p", "bucket(2, p)"], VALUES)]
+    ("keys", "files"),
+    [(["p"], VALUES), slow(["bucket(40, id)"], 40), (["month(at)", "year(at)"], VALUES), slow(["p", "bucket(2, p)"], VALUES)],
 )
 def test_one_file_for_each_value(sqlite_address: LakeAddress, keys: list[str], files: int, encrypted: bool, spilled: list[int]) -> None:
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path, encrypted=encrypted)

@@ -16,6 +16,7 @@ from tests.property.histories.on_spark import compare_on_spark
 from tests.property.histories.play import NOT_COMPARED, Lake, Mode, end, go_on, live
 from tests.support.object_stores import ObjectStore, s3_store
 from tests.support.oracle import READS, LakeAddress
+from tests.support.parameters import slow
 from tests.support.s3 import S3Server
 
 if TYPE_CHECKING:
@@ -72,11 +73,11 @@ def play(
     ("lake_address", "mode", "version", "seed", "steps"),
     [
         ("postgresql", "duckdb", "1.0", 1, 12),
-        ("sqlite", "duckdb", "1.1", 2, 12),
         ("sqlite", "second", "1.1", 3, 8),
-        ("postgresql", "second", "1.0", 4, 7),
-        ("sqlite", "alone", "1.1", 5, 10),
-        pytest.param("duckdb", "duckdb", "1.0", 6, 10, marks=pytest.mark.slow),
+        slow("sqlite", "duckdb", "1.1", 2, 12),
+        slow("postgresql", "second", "1.0", 4, 7),
+        slow("sqlite", "alone", "1.1", 5, 10),
+        slow("duckdb", "duckdb", "1.0", 6, 10),
     ],
     indirect=["lake_address"],
 )

@@ -160,7 +160,7 @@ def test_unexpected_bounds_keep_the_file(lake_address: LakeAddress, oracle: Orac
                 assert len(pruned(reader, condition)[0]) == 1, condition
 
 
-@pytest.mark.parametrize(("low", "high"), [("4", "x"), ("", "6"), (None, "9"), ("1", None), ("9", "1"), (" 5 ", "5")])
+@pytest.mark.parametrize(("low", "high"), spread([("4", "x"), ("", "6"), (None, "9"), ("1", None), ("9", "1"), (" 5 ", "5")], 2))
 def test_a_readable_bound_is_used_next_to_an_unreadable_one(
     lake_address: LakeAddress, oracle: OracleFactory, low: str | None, high: str | None
 ) -> None:
