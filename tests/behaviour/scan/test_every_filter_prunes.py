@@ -18,7 +18,7 @@ from ducklake_core.engines.arrow.evaluate import evaluate
 from ducklake_core.format.expressions.conditions import bind
 from ducklake_core.format.expressions.predicates import as_filter
 from tests.support.oracle import LakeAddress, attached
-from tests.support.parameters import on_all_catalogs
+from tests.support.parameters import on_all_catalogs, slow
 
 pytestmark = on_all_catalogs
 
@@ -127,7 +127,9 @@ PARTITIONED = {
 }
 
 
-@pytest.mark.parametrize("keys", [("year(ts)", "year(day)"), ("year(ts)", "month(ts)", "year(day)", "month(day)")], ids=["years", "months"])
+@pytest.mark.parametrize(
+    "keys", [slow(("year(ts)", "year(day)")), ("year(ts)", "month(ts)", "year(day)", "month(day)")], ids=["years", "months"]
+)
 def test_by_partition_alone(lake_address: LakeAddress, keys: tuple[str, ...]) -> None:
     """Without statistics; by the spec that the files were written with, although the table has none any more."""
     whole = pa.concat_tables(_rows(file) for file in range(FILES))

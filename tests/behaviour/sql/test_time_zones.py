@@ -109,7 +109,7 @@ def _stored(twins: Twins) -> tuple[list[str], list[str]]:
     return twins.rows(query), twins.expected(query)
 
 
-@pytest.fixture(params=["inlined", "files"])
+@pytest.fixture(params=[slow("inlined"), "files"])
 def twins(request: pytest.FixtureRequest, zone: str, tmp_path: Path) -> Iterator[Twins]:
     own, by_duckdb = (sqlite_lake(tmp_path / name) for name in ("own", "duckdb"))
     for name in ("own", "duckdb"):
