@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import date
+from datetime import date, timedelta
 
 import dagster as dg
 import pyarrow as pa
@@ -17,6 +17,7 @@ from ducklake_dagster import (
     RowCountChange,
     UniqueKey,
     build_check_sensor,
+    build_commit_sensor,
     build_lake_checks,
     build_maintenance_defs,
 )
@@ -126,3 +127,28 @@ def test_maintenance_has_checks_of_its_assets_and_their_sensor(lake_resource: Du
     assert not build_maintenance_defs(assets=ASSETS[1:], checks=[UniqueKey(key="n")]).sensors
     with pytest.raises(UsageError, match="assets is empty"):
         build_maintenance_defs(checks=checks)
+
+
+@pytest.mark.filterwarnings("ignore:.*currently in beta")
+@pytest.mark.filterwarnings("ignore:.*is superseded")
+def test_dagsters_own_checks_use_what_is_reported(lake_resource: DuckLakeResource, instance: dg.DagsterInstance) -> None:
+    lake = lake_resource.connect()
+    lake.write("plain", pa.table({"n": [1]}))
+    commits = build_commit_sensor(assets=ASSETS[1:], report_history=True)
+    cursor = None
+    for more in ({}, {"m": [2]}):
+        if more:
+            lake.write("plain", pa.table({"n": [2], **more}), mode="append", schema_evolution="additive")
+        context = dg.build_sensor_context(instance=instance, resources={"lake": lake_resource}, cursor=cursor)
+        found = commits.evaluate_tick(context)
+        cursor = found.cursor
+        for event in found.asset_events:
+            instance.report_runless_asset_event(event)
+    (columns,) = dg.build_column_schema_change_checks(assets=["plain"])
+    (fresh,) = dg.build_last_update_freshness_checks(assets=[dg.AssetKey("plain")], lower_bound_delta=timedelta(hours=1))
+    result = dg.materialize([ASSETS[1], columns, fresh], instance=instance, selection=dg.AssetSelection.all_asset_checks())
+    verdicts = {one.check_name: one for one in result.get_asset_check_evaluations()}
+    assert "Added columns: m" in str(verdicts["column_schema_change"].description)
+    assert verdicts["freshness_check"].passed
+    updated = verdicts["freshness_check"].metadata["dagster/last_updated_timestamp"].value
+    assert updated == lake.snapshot().time.timestamp()

@@ -55,7 +55,7 @@ VIEWS = {
     "resource": View(
         path=f"{REPOSITORY}/resources/lake",
         shows=(
-            "The database of the lake's metadata",
+            "Database that stores the metadata of the lake",
             "allowed_paths",
             "Example:",
             "******** (password 1)",
