@@ -488,7 +488,7 @@ def _annotation(element: Struct) -> Annotation:
 
 def _decimal(scale: int, precision: int | None, *, is_new: bool = False) -> Annotation:
     if precision is None or precision < 1 or not 0 <= scale <= precision:
-        raise _DamageError(f"a column has decimals of {precision} digits, {scale} of them behind the point")
+        raise _DamageError(f"a column has decimals of {precision} digits, {scale} of them after the point")
     return Annotation(name="DECIMAL", scale=scale, precision=precision, is_new=is_new)
 
 

@@ -127,7 +127,8 @@ def check_new_keys(spec: PartitionSpec, version: FormatVersion) -> None:
     for key in spec.fields:
         if (key.column_id, key.text) in seen:
             raise UsageError(
-                f"the partition key {key.expression} is given twice, and DuckDB cannot write files by it: give it once", column=key.column
+                f"the partition key {key.expression} is given twice, and DuckDB cannot write files by it. Remove one of them",
+                column=key.column,
             )
         seen.add((key.column_id, key.text))
         if key.transform in EPOCH_TRANSFORMS and not version.epoch_transforms:

@@ -286,7 +286,7 @@ def test_invalid_variants_and_geometries_raise(small: DuckLake) -> None:
             with pytest.raises(SchemaError, match="is not the beginning of a geometry"):
                 small.table("t").append(pa.Table.from_pylist([row, {"g": point}], schema=columns))
     for metadata, value in ((b"", b"\x0c\x2a"), (b"\x12\0\0", b"\x0c\x2a"), (b"\x11\0\0", b"")):
-        with pytest.raises(SchemaError, match="is no variant"):
+        with pytest.raises(SchemaError, match="is not a variant"):
             small.table("t").append(pa.Table.from_pylist([{"v": {"metadata": metadata, "value": value}}], schema=columns))
     with pytest.raises(SchemaError, match="'v'"):
         small.table("t").append(pa.table({"v": [b"x"]}), missing_columns="null")
