@@ -224,8 +224,9 @@ def missing_names(rejected: Sequence[str]) -> Iterator[None]:
 def _missing(problem: Exception) -> str:
     """Return which name does not exist. DuckDB's remark about a schema would mislead: its instance has only those that the query uses."""
     line = line_of(problem)
-    found = re.match(r"Catalog Error: Table with name (.*?) does not exist", line)
-    if found:
+    if found := re.match(r"Catalog Error: (?:Scalar |Table |Aggregate )?(?:Function|Macro) with name (.*?) does not exist", line):
+        return f"there is no function or macro {found[1].strip(chr(34))} at this snapshot"
+    if found := re.match(r"Catalog Error: Table with name (.*?) does not exist", line):
         return f"there is no table or view {found[1].strip(chr(34))} at this snapshot. List them with SHOW ALL TABLES"
     return re.sub(r' because schema ".*" does not exist', "", line)
 

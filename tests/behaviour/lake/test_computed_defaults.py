@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from ducklake_core import DuckLake
+from ducklake_core.engines import duckdb_instance
 from ducklake_core.errors import UnsupportedFeatureError
 from ducklake_core.spark_source import register
 from tests.support.oracle import LakeAddress, attached
@@ -125,6 +126,8 @@ def test_defaults_that_cannot_be_evaluated_raise(lake: DuckLake, monkeypatch: py
     table.append(pa.table({"k": [1], "v": ["x"]}))
     table.set_default("v", expression="md5('a')")
     monkeypatch.setitem(sys.modules, "duckdb", None)
+    # An instance that an earlier test created would be lent again.
+    duckdb_instance._shared_instance.cache_clear()
     with pytest.raises(UnsupportedFeatureError, match=r"default md5\('a'\) cannot be evaluated: .*duckdb is not installed"):
         table.append(pa.table({"k": [1]}))
 
