@@ -207,8 +207,10 @@ def as_commands(text: str) -> str:
     'Run ducklake check --level footers, or open it with lake.view(...)'
     >>> as_commands("lake.holds.remove(name), lake.set_option('auto_compact', True, table='main.a b')")
     "ducklake hold remove NAME, ducklake option set auto_compact true --table 'main.a b'"
+    >>> as_commands("SQL cannot read files: pass files=True")
+    'SQL cannot read files: pass --files'
     """
-    return _CALL.sub(lambda found: _as_command(found[0], _COMMANDS.get(found[1])), text)
+    return _CALL.sub(lambda found: _as_command(found[0], _COMMANDS.get(found[1])), text).replace("ass files=True", "ass --files")
 
 
 def _as_command(call: str, command: str | None) -> str:

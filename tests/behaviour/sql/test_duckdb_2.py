@@ -60,6 +60,7 @@ QUERIES = [
     "SELECT count(*), max(rowid) FROM ducklake_table_changes('lake', 'main', 't', 0, 2)",
     "SELECT k FROM t WHERE s IN (SELECT name FROM u) UNION ALL SELECT k FROM u ORDER BY ALL",
     "FROM (PIVOT (SELECT k, s FROM t WHERE k < 3) ON s USING count(*)) ORDER BY k",
+    "PIVOT (SELECT k, s FROM t WHERE k = 2) ON s USING count(*)",
     "SELECT k, sum(k) OVER (ORDER BY k) FROM t QUALIFY row_number() OVER (ORDER BY k DESC) < 3 ORDER BY k",
     "SELECT 5::UHUGEINT AS h, CAST('x'::VARIANT AS VARCHAR) AS v",
     "SELECT nope FROM t, u",
