@@ -117,7 +117,7 @@ class SpillFile:
                 written += os.pwrite(self._file.fileno(), content[written:], self.bytes + written)
         except OSError as error:
             raise StorageError(
-                f"rows that do not fit into memory cannot be kept on the local disk, which took {self.bytes:,} bytes of them ({error}); "
+                f"rows that do not fit into memory cannot be kept on the local disk, which took {self.bytes:,} bytes of them ({error}). "
                 "Set TMPDIR to a directory with more space"
             ) from error
         place = SpilledBatch(offset=self.bytes, length=len(content))

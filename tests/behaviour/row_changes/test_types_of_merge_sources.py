@@ -34,7 +34,7 @@ def _insert(lake: DuckLake, source: Any, values: Any) -> list[dict[str, Any]]:
     ("name", "value", "reason"),
     [
         ("x", 7.5, "7.5 is not a whole number"),
-        ("x", 2**40, "1099511627776 not in range"),
+        ("x", 2**40, "1099511627776 is not a value of type int32"),
         ("p", 0.125, "0.125 cannot be stored exactly as decimal(9,2)"),
     ],
 )

@@ -121,7 +121,7 @@ def test_a_full_disk_is_an_error_that_names_the_directory(take: str, monkeypatch
         "sort": lambda: sort.add(numbered(0)),
         "split": lambda: buffer.add(numbered(0), np.zeros(200, np.int64)),
     }
-    with pytest.raises(StorageError, match=r"local disk, which took 0 bytes of them .*No space left on device\); set TMPDIR") as raised:
+    with pytest.raises(StorageError, match=r"local disk, which took 0 bytes of them .*No space left on device\)\. Set TMPDIR") as raised:
         calls[take]()
     for container in (held, sort, buffer):
         container.close()
