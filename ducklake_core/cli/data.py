@@ -301,7 +301,7 @@ def _csv_failure(path: str, types: dict[str, pa.DataType], text: str) -> str:
         return (
             "it is empty" if text == "Empty CSV file" else " ".join(text.removeprefix("CSV parse error: ").replace("Row #", "row ").split())
         )
-    with open(path, encoding="utf-8", newline="") as file:
+    with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
         name = next(csv.reader(file))[int(found[1])]
     where = f"column {name!r}" if found[2] is None else f"row {found[2]}, column {name!r}"
     wanted = f"type {from_arrow_field(pa.field(name, types[name])).type}" if name in types else "the type of the values before it"

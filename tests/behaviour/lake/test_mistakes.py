@@ -100,6 +100,7 @@ def test_types_and_names(lake: DuckLake) -> None:
     ("name", "text", "words"),
     [
         ("a.csv", "id,n\n1,2\nx,1\n", "row 3, column 'id': 'x' is not a value of type int64"),
+        ("a.csv", "\ufeffid,n\nx,1\n", "row 2, column 'id': 'x' is not a value of type int64"),
         ("a.csv", "id,amount\n1,1.234\n", "row 2, column 'amount': a number has more digits after the point than type decimal(10,2)"),
         ("a.csv", "id,day\n1,01.02.2026\n", "row 2, column 'day': '01.02.2026' is not a value of type date"),
         ("a.csv", "id,n\n1\n", "row 2: Expected 2 columns, got 1"),
