@@ -12,6 +12,7 @@ import pytest
 
 from ducklake_core import DuckLake
 from ducklake_core.errors import SchemaError
+from ducklake_core.staging.arguments import MissingColumns
 from ducklake_core.transaction import Transaction
 from tests.behaviour.row_changes.altered import FEW, frame, read, rows_of
 from tests.behaviour.row_changes.conftest import Twins
@@ -22,9 +23,9 @@ from tests.support.parameters import slow
 Step = tuple[Callable[[Transaction], Any], str]
 
 
-def append(*keys: int) -> Step:
+def append(*keys: int, missing_columns: MissingColumns = "error") -> Step:
     values = ", ".join(f"({key}, 'b{key}')" for key in keys)
-    return (lambda tx: tx.append("t", frame(*keys))), f"INSERT INTO t (a, b) VALUES {values}"
+    return (lambda tx: tx.append("t", frame(*keys), missing_columns=missing_columns)), f"INSERT INTO t (a, b) VALUES {values}"
 
 
 def append_table(columns: dict[str, Any], values: str) -> Step:
@@ -46,7 +47,12 @@ def alter(operation: str, *given: Any, sql: str, **named: Any) -> Step:
 ADD = alter("add_column", "z", "int32", default=7, sql="ADD COLUMN z INTEGER DEFAULT 7")
 SEQUENCES: dict[str, tuple[Step, ...]] = {
     "add": (append(3, 4), ADD, append(5), update("z", "a", "a = 1"), delete("z = 7 AND a = 4")),
-    "add null": (append(3), alter("add_column", "z", "int64", sql="ADD COLUMN z BIGINT"), append(4, 5), delete("z IS NULL AND a = 4")),
+    "add null": (
+        append(3),
+        alter("add_column", "z", "int64", sql="ADD COLUMN z BIGINT"),
+        append(4, 5, missing_columns="null"),
+        delete("z IS NULL AND a = 4"),
+    ),
     "drop": (append(3), update("b", "'u'", "a = 1"), alter("drop_column", "b", sql="DROP COLUMN b"), delete("a = 2")),
     "drop and add": (
         append(3),
