@@ -210,7 +210,7 @@ def as_commands(text: str) -> str:
     >>> as_commands("SQL cannot read files: pass files=True")
     'SQL cannot read files: pass --files'
     """
-    return _CALL.sub(lambda found: _as_command(found[0], _COMMANDS.get(found[1])), text).replace("ass files=True", "ass --files")
+    return _CALL.sub(lambda found: _as_command(found[0], _COMMANDS.get(found[1])), text).replace("files=True", "--files")
 
 
 def _as_command(call: str, command: str | None) -> str:

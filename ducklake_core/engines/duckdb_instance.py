@@ -6,9 +6,8 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import copy_context
-from functools import cache
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
@@ -28,6 +27,9 @@ _SETTINGS = {"enable_external_access": "false", "autoload_known_extensions": "fa
 Result = TypeVar("Result")
 _INTERRUPT_SECONDS = 0.1
 _scratch = threading.RLock()
+_instances: dict[tuple[int, bool], DuckDBPyConnection] = {}
+"""Shared instances by process and whether they may open files. A forked process has none of the threads of its parent's instances: it needs
+its own, and must not close the others, so they stay here."""
 
 
 def _renew_lock() -> None:
@@ -64,17 +66,15 @@ def shared_connection(zone: str | None = None) -> DuckDBPyConnection:
     Raises:
         UnsupportedFeatureError: DuckDB is not installed.
     """
-    connection = _shared_instance(os.getpid(), files=False).cursor()
-    _set_zone(connection, zone or session_zone())
-    return connection
+    return _lent(zone or session_zone(), files=False)
 
 
 @contextmanager
 def scratch_connection(*, files: bool = False) -> Iterator[DuckDBPyConnection]:
     """Lend a connection to an instance that is created once per process, for short statements that may create tables and schemas.
 
-    Everything that they create is removed at the end: they run in one transaction. After a statement that fails, only the same statement
-    can be reported; the transaction runs no other. One thread uses it at a time.
+    They run in one transaction, so that everything that they create is removed at the end, and no statement runs after one that failed.
+    One thread uses it at a time.
 
     Args:
         files: Whether it may open files of this machine. Default: False.
@@ -82,20 +82,31 @@ def scratch_connection(*, files: bool = False) -> Iterator[DuckDBPyConnection]:
     Raises:
         UnsupportedFeatureError: DuckDB is not installed.
     """
-    with _scratch, _shared_instance(os.getpid(), files=files).cursor() as connection:
-        _set_zone(connection, session_zone())
+    duckdb = require_duckdb()
+    with _scratch, _lent(session_zone(), files=files) as connection:
         connection.begin()
         try:
             yield connection
         finally:
-            connection.rollback()
+            # After an internal error, DuckDB takes no statement any more.
+            with suppress(duckdb.FatalException):
+                connection.rollback()
 
 
-# A forked process has none of the instance's threads: it needs an instance of its own, and must not close the parent's. The process id as
-# the key gives it one, and keeps the other alive.
-@cache
-def _shared_instance(process_id: int, *, files: bool) -> DuckDBPyConnection:  # noqa: ARG001 - the key
-    return new_instance(files=files)
+def _lent(zone: str, *, files: bool) -> DuckDBPyConnection:
+    duckdb, key = require_duckdb(), (os.getpid(), files)
+    for _ in range(2):
+        if key not in _instances:
+            _instances[key] = new_instance(files=files)
+        connection = _instances[key].cursor()
+        try:
+            _set_zone(connection, zone)
+        except duckdb.FatalException:
+            # An internal error of DuckDB in an earlier statement has made the instance unusable.
+            _instances.pop(key, None)
+        else:
+            return connection
+    raise AssertionError
 
 
 def variant_of(text: str) -> str:
@@ -108,6 +119,8 @@ def _set_zone(connection: DuckDBPyConnection, zone: str) -> None:
 
     try:
         connection.execute(f"SET TimeZone = '{zone.replace(chr(39), chr(39) * 2)}'")
+    except duckdb.FatalException:
+        raise
     except duckdb.Error as problem:
         # Without its icu extension, DuckDB has no time zones and no casts that need them.
         if not is_utc(zone):

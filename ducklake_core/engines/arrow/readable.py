@@ -41,7 +41,7 @@ _ELSEWHERE = {
         ("fetchall", "fetchmany", "fetchone", "to_pylist", "to_dicts"), "to_arrow().to_pylist(), which has a dict for each row"
     ),
 }
-"""What DuckDB, PyIceberg and Polars call the methods of :class:`Readable`."""
+"""Methods of :class:`Readable` by the names that DuckDB, PyIceberg and Polars give them."""
 _WIDEST = 38
 
 _BACKENDS = ("numpy", "numpy_nullable", "pyarrow")

@@ -127,7 +127,7 @@ def test_defaults_that_cannot_be_evaluated_raise(lake: DuckLake, monkeypatch: py
     table.set_default("v", expression="md5('a')")
     monkeypatch.setitem(sys.modules, "duckdb", None)
     # An instance that an earlier test created would be lent again.
-    duckdb_instance._shared_instance.cache_clear()
+    monkeypatch.setattr(duckdb_instance, "_instances", {})
     with pytest.raises(UnsupportedFeatureError, match=r"default md5\('a'\) cannot be evaluated: .*duckdb is not installed"):
         table.append(pa.table({"k": [1]}))
 
