@@ -223,7 +223,7 @@ def test_every_command_is_documented() -> None:
     page = (Path(__file__).parents[3] / "docs" / "reference" / "command-line.md").read_text()
     commands = [command.name for command in app.registered_commands]
     assert len(commands) == 26
-    assert [name for name in commands if f"| `{name}" not in page] == []
+    assert [name for name in commands if f"- `{name}" not in page] == []
 
 
 def test_which_lake(lake: DuckLake, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sqlite_address: LakeAddress) -> None:
