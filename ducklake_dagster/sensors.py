@@ -256,7 +256,8 @@ def _selection(
 
 def _start(lake: DuckLake, catalog: str, *, report_history: bool) -> _Cursor:
     if report_history:
-        return _Cursor(catalog=catalog, snapshot=lake.snapshots()[0].id - 1)
+        oldest = lake.changed_tables(-1, tables={}, most_snapshots=1).until
+        return _Cursor(catalog=catalog, snapshot=oldest - 1)
     newest = lake.snapshot()
     return _Cursor(catalog=catalog, snapshot=newest.id, committed=newest.time.isoformat())
 

@@ -390,7 +390,7 @@ class Freshness(LakeCheck):
         state, most = subject.state, age_of(self.max_age)
         changes = [change for part in subject.parts() if (change := part.last_change()) is not None]
         if not changes:
-            oldest = state.snapshots[0].time
+            oldest = state.health.oldest_snapshot
             known = f"no snapshot since {oldest.isoformat(timespec='seconds')} changed rows"
             # Commits before the oldest snapshot were expired, so the last change is at least as old as that snapshot.
             passed = state.now - oldest <= most
@@ -512,12 +512,12 @@ class ColumnSchemaChange(LakeCheck):
         columns = stored.statistics.schema.columns
         facts: dict[str, Any] = {"ducklake/columns": len(columns)}
         last = stored.whole().last_change()
-        earlier = state.before(last.id) if last is not None else None
+        earlier = state.history.before(last.id) if last is not None else None
         if earlier is None:
             return Verdict(passed=True, description="there is no earlier snapshot to compare with", metadata=facts)
         facts["ducklake/compared_with_snapshot"] = earlier
         # Most tables did not change, so that their former columns need not be read.
-        if not any(_may_alter(snapshot, subject) for snapshot in state.snapshots if snapshot.id > earlier):
+        if not any(_may_alter(snapshot, subject) for snapshot in state.history.since(earlier)):
             return Verdict(passed=True, description=f"the same {_columns(len(columns))} as at snapshot {earlier}", metadata=facts)
         try:
             before = stored.table_at(earlier).schema.columns

@@ -186,8 +186,7 @@ def _evaluations(
 
 def _is_changed(judge: Judge, table: AssetTable, since: int) -> bool:
     stored = judge.stored(table)
-    change = stored.whole().last_change() if stored is not None else None
-    return change is not None and change.id > since
+    return stored is not None and any(True for _ in stored.row_changes(since))
 
 
 def _changed_partitions(judge: Judge, table: AssetTable, since: int) -> Sequence[str] | None:

@@ -392,7 +392,7 @@ def table_observations(lake: "DuckLake", tables: "Sequence[AssetTable]", did: st
     if not tables:
         return
     known = {folded(info.table): info for info in lake.tables()}
-    snapshots = len(lake.snapshots())
+    snapshots = lake.health().snapshot_count
     for table in tables:
         info = known.get(folded(table.address.sql))
         if info is not None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from functools import cached_property
-from itertools import product
+from itertools import islice, product
 from math import prod
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from uuid import UUID
@@ -71,7 +71,7 @@ class Part:
     def rows_before(self) -> tuple[int, int] | None:
         """Return the snapshot before the last change of its rows, and the number of rows then; None when that was 0 or is unknown."""
         last = self.last_change()
-        before = self.stored.state.before(last.id) if last is not None else None
+        before = self.stored.state.history.before(last.id) if last is not None else None
         count = self._rows_at(before) if before is not None else None
         return (before, count) if before is not None and count else None
 
@@ -80,11 +80,7 @@ class Part:
 
         For rows that share a file with other partitions, it is the last commit that changed rows of that file.
         """
-        changes = self.stored.state.row_changes.get(self.stored.statistics.table_id, ())
-        if self.keys is None:
-            return changes[-1] if changes else None
-        touched = {number for one in (*self.rows, *self.mixed) for number in one.snapshots}
-        return next((one for one in reversed(changes) if one.id in touched), None)
+        return next(self._changes(), None)
 
     def earlier_counts(self, most: int) -> list[int]:
         """Return its numbers of rows after each of the last commits that changed it, without the newest one; the latest first.
@@ -92,10 +88,15 @@ class Part:
         Args:
             most: Maximum number of commits.
         """
-        changes = self.stored.state.row_changes.get(self.stored.statistics.table_id, ())
-        touched = None if self.keys is None else {number for one in (*self.rows, *self.mixed) for number in one.snapshots}
-        own = [one.id for one in reversed(changes) if touched is None or one.id in touched]
-        return [count for number in own[1 : most + 1] if (count := self._rows_at(number)) is not None]
+        own = islice(self._changes(), 1, most + 1)
+        return [count for one in own if (count := self._rows_at(one.id)) is not None]
+
+    def _changes(self) -> Iterator[Snapshot]:
+        """Yield the commits that changed its rows, or rows of a file that it shares with other partitions; the latest first."""
+        if self.keys is None:
+            return self.stored.row_changes()
+        touched = {number for one in (*self.rows, *self.mixed) for number in one.snapshots}
+        return (one for one in self.stored.row_changes(min(touched) - 1) if one.id in touched) if touched else iter(())
 
     def condition(self) -> Condition | None:
         """Return the condition for its rows; None for all rows.
@@ -169,6 +170,10 @@ class StoredTable:
         """
         return self.state.lake.table(self.table.address.sql, at=snapshot_id)
 
+    def row_changes(self, after: int = -1) -> Iterator[Snapshot]:
+        """Yield the commits after a snapshot that changed rows of the table, the latest first; by default all commits."""
+        return self.state.history.row_changes(self.statistics.table_id, after)
+
     def whole(self) -> Part:
         """Return the whole table as one part."""
         return Part(stored=self, label="", rows=self.statistics.rows)
@@ -213,7 +218,7 @@ class StoredTable:
 
     def keys_changed_since(self, snapshot_id: int) -> list[str]:
         """Return partitions whose rows may have changed after a snapshot, sorted."""
-        changes = {one.id for one in self.state.row_changes.get(self.statistics.table_id, ()) if one.id > snapshot_id}
+        changes = {one.id for one in self.row_changes(snapshot_id)}
         owned, mixed = self._by_partition
         found = {key for key, rows in owned.items() if any(one.snapshots & changes for one in rows)}
         boxes = [box for one, box in mixed if one.snapshots & changes]
