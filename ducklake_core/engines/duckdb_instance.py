@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 from ducklake_core.errors import UnsupportedFeatureError
 from ducklake_core.format.types.data_types import INT128, INTERVAL, TIME_NS, TIMETZ, UINT128
 from ducklake_core.format.values.temporal import is_utc, session_zone
+from ducklake_core.storage.waiting import INTERRUPT_SECONDS, result_of
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -25,7 +26,6 @@ INEXACT_IN_ARROW = (INT128, UINT128, INTERVAL, TIMETZ, TIME_NS)
 _SETTINGS = {"enable_external_access": "false", "autoload_known_extensions": "false", "autoinstall_known_extensions": "false"}
 
 Result = TypeVar("Result")
-_INTERRUPT_SECONDS = 0.1
 _scratch = threading.RLock()
 _instances: dict[tuple[int, bool], DuckDBPyConnection] = {}
 """Shared instances by process and whether they may open files. A forked process has none of the threads of its parent's instances: it needs
@@ -177,10 +177,7 @@ def run_interruptibly(connection: DuckDBPyConnection, work: Callable[[], Result]
     with ThreadPoolExecutor(1, thread_name_prefix="ducklake-duckdb") as pool:
         future = pool.submit(copy_context().run, work)
         try:
-            # Where a library installs a handler of SIGINT with SA_RESTART, as Polars does, a signal does not end a wait without a timeout.
-            while not future.done():
-                wait([future], timeout=_INTERRUPT_SECONDS)
-            return future.result()
+            return result_of(future)
         finally:
             _end(connection, future)
 
@@ -189,4 +186,4 @@ def _end(connection: DuckDBPyConnection, future: Future[Result]) -> None:
     # Work of several queries may begin the next one after an interruption, so that one is not enough.
     while not future.done():
         connection.interrupt()
-        wait([future], timeout=_INTERRUPT_SECONDS)
+        wait([future], timeout=INTERRUPT_SECONDS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
@@ -36,6 +36,7 @@ from ducklake_core.format.types.text import counted
 from ducklake_core.maintenance.request import BudgetMeter, TableRequest
 from ducklake_core.storage.filesystems import Storage, printable
 from ducklake_core.storage.uploads import wait_briefly
+from ducklake_core.storage.waiting import as_completed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,5 +8,5 @@ here reads or writes the catalog.
 interrupted. ``parquet_files`` opens Parquet files, decrypted by ``encryption`` where they have a key. ``parquet_writer`` writes data files:
 ``file_statistics`` collects their statistics, ``variant_columns`` shreds variants, and ``annotations`` marks types that pyarrow has no name
 for. ``delete_files`` and ``deletion_vectors`` hold deleted positions. ``added_files`` inspects files of other programs. ``spill`` keeps
-rows that do not fit into memory on the local disk.
+rows that do not fit into memory on the local disk. ``waiting`` waits for threads in a way that Ctrl-C ends.
 """

@@ -7,7 +7,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,6 +17,7 @@ from ducklake_core.engines.arrow.work import Work
 from ducklake_core.engines.spark.session import is_connect
 from ducklake_core.engines.spark.tasks import task_ids
 from ducklake_core.errors import DuckLakeError, JobFailedError
+from ducklake_core.storage.waiting import as_completed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
