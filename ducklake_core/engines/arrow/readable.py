@@ -62,6 +62,9 @@ class Readable(ABC):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> object:
+            if hasattr(type(self), name):
+                # A property raised AttributeError, which Python would replace. The second call raises it again.
+                return object.__getattribute__(self, name)
             message = f"{type(self).__name__!r} object has no attribute {name!r}"
             raise AttributeError(f"{message}. Use {_ELSEWHERE[name]}" if name in _ELSEWHERE else message, name=name, obj=self)
 

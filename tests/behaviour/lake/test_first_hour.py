@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
-from ducklake_core import DuckLake, col
+from ducklake_core import DuckLake, Table, col
 from ducklake_core.cli.app import app
 from ducklake_core.errors import UsageError
 
@@ -54,6 +54,15 @@ def test_a_user_of_duckdb(lake: DuckLake, tmp_path: Path) -> None:
     lake.sql(f"{call})", files=True)
     lake.sql(f"{call}, allow_duplicates => true)", files=True)
     assert rows("SELECT count(*) FROM t") == [(16,)]
+
+
+def test_errors_within_properties_keep_their_messages(lake: DuckLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(_: Table) -> object:
+        raise AttributeError("the reason")
+
+    monkeypatch.setattr(Table, "schema", property(failing))
+    with pytest.raises(AttributeError, match="^the reason$"):
+        _ = lake.table("t").schema
 
 
 def test_a_user_of_pyiceberg(lake: DuckLake, tmp_path: Path) -> None:
