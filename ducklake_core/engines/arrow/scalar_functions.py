@@ -20,7 +20,7 @@ from ducklake_core.errors import DuckLakeError, SchemaError, UnsupportedFeatureE
 from ducklake_core.format.expressions.comparison import integer_range
 from ducklake_core.format.expressions.literals import text_literal
 from ducklake_core.format.expressions.predicates import VariantComparison
-from ducklake_core.format.expressions.sql import nested_sql
+from ducklake_core.format.expressions.sql import escaped_pattern, nested_sql
 from ducklake_core.format.types.data_types import (
     BLOB,
     BOOLEAN,
@@ -634,25 +634,10 @@ def matching(function: str, value: TypedArray, pattern: TypedArray, escape: Type
         raise UnsupportedFeatureError(f"{function}() with a string that is not a constant")
     if function == "starts_with":
         return TypedArray(pc.starts_with(subject, pattern.text), BOOLEAN)
-    text = _arrow_pattern(pattern.text, "" if escape is None else str(escape.text))
+    text = escaped_pattern(pattern.text, "" if escape is None else str(escape.text), "\\")
     if function == "ilike":
         subject, text = pc.utf8_lower(subject), pc.utf8_lower(pa.scalar(text)).as_py()
     return TypedArray(pc.match_like(subject, text), BOOLEAN)
-
-
-def _arrow_pattern(pattern: str, escape: str) -> str:
-    """Return a pattern as Arrow reads it: a backslash always escapes there, in DuckDB only the character of an ESCAPE clause does."""
-    if len(escape) > 1:
-        raise UnsupportedFeatureError("an ESCAPE of several characters")
-    found: list[str] = []
-    letters = iter(pattern)
-    for letter in letters:
-        is_escaped = letter == escape
-        plain = next(letters, None) if is_escaped else letter
-        if plain is None:
-            raise UnsupportedFeatureError("a pattern that ends with its escape character")
-        found.append("\\" + plain if plain == "\\" or (is_escaped and plain in "%_") else plain)
-    return "".join(found)
 
 
 def _only_text(value: TypedArray, function: str) -> Any:

@@ -428,19 +428,39 @@ def spark_pattern(pattern: str, escape: str = "") -> tuple[str, str]:
     Raises:
         UnsupportedFeatureError: The clause has several characters, or the pattern ends with its escape character.
     """
-    if len(escape) > 1:
-        raise UnsupportedFeatureError(f"Spark cannot evaluate LIKE with ESCAPE {escape!r}, which has several characters")
     # Control characters may be between quotes as they are.
     free = next(letter for letter in map(chr, range(1, 32)) if letter not in pattern)
+    try:
+        return escaped_pattern(pattern, escape, free), free
+    except UnsupportedFeatureError as error:
+        raise UnsupportedFeatureError(f"Spark cannot evaluate {error.message}") from None
+
+
+def escaped_pattern(pattern: str, escape: str, letter: str) -> str:
+    """Return a pattern of LIKE for an engine with its own escape character that matches what the pattern matches in DuckDB.
+
+    >>> print(escaped_pattern("50!%!_%", "!", "#"), escaped_pattern("a#%", "", "#"))
+    50#%#_% a##%
+
+    Args:
+        pattern: The pattern.
+        escape: Character of the ESCAPE clause; none if it is empty.
+        letter: Escape character of the engine.
+
+    Raises:
+        UnsupportedFeatureError: The clause has several characters, or the pattern ends with its escape character.
+    """
+    if len(escape) > 1:
+        raise UnsupportedFeatureError(f"LIKE with ESCAPE {escape!r}, which has several characters")
     found: list[str] = []
     letters = iter(pattern)
-    for letter in letters:
-        is_escaped = letter == escape
-        plain = next(letters, None) if is_escaped else letter
+    for one in letters:
+        is_escaped = one == escape
+        plain = next(letters, None) if is_escaped else one
         if plain is None:
-            raise UnsupportedFeatureError(f"the pattern {pattern!r} ends with its escape character. Repeat the character, or remove it")
-        found.append(free + plain if is_escaped and plain in "%_" else plain)
-    return "".join(found), free
+            raise UnsupportedFeatureError(f"LIKE with the pattern {pattern!r}, which ends with its escape character")
+        found.append(letter + plain if plain == letter or (is_escaped and plain in "%_") else plain)
+    return "".join(found)
 
 
 def _blob(value: object, dialect: Dialect) -> str:
