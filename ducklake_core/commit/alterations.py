@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -9,12 +10,18 @@ from typing import TypeAlias
 
 from ducklake_core.catalog.inlined.ddl import has_inlined_table
 from ducklake_core.commit.actions import AlterTable, PartitionChange, SortChange
-from ducklake_core.errors import DuckLakeError, SchemaError, UsageError
+from ducklake_core.errors import DuckLakeError, SchemaError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.evolution.defaults import with_default, with_expression, with_initial_default
 from ducklake_core.format.evolution.promotion import bounds_hold
 from ducklake_core.format.evolution.reconciliation import promotes
 from ducklake_core.format.evolution.schema_edits import add_node, drop_node, edit_node, find_node, rename_node, retype_node
-from ducklake_core.format.files.partitioning import PartitionField, PartitionSpec, parse_partition_expression
+from ducklake_core.format.files.partitioning import (
+    CALENDAR_PARTS,
+    EPOCH_TRANSFORMS,
+    PartitionField,
+    PartitionSpec,
+    parse_partition_expression,
+)
 from ducklake_core.format.layout.sort_parser import parse_sort_key, renamed_in, sort_columns
 from ducklake_core.format.layout.transforms import check_new_keys, check_spec
 from ducklake_core.format.options import Options
@@ -26,6 +33,7 @@ from ducklake_core.format.versions import FormatVersion
 
 Alteration: TypeAlias = Callable[[TableState], TableState]
 ColumnPath: TypeAlias = tuple[str, ...]
+_CALL = re.compile(r"([A-Za-z_]\w*)\s*\(.*\)", re.DOTALL)
 
 
 @contextmanager
@@ -142,13 +150,19 @@ def partition_spec(partition_by: Sequence[str], schema: Schema, version: FormatV
     Raises:
         UsageError: A transform that the column's type does not allow, or the same key twice.
         NotFoundError: A column does not exist.
-        UnsupportedFeatureError: A transform that lakes of the version do not have.
+        UnsupportedFeatureError: A transform that does not exist, or that lakes of the version do not have.
     """
     if isinstance(partition_by, str):
         raise UsageError(f"partition_by must be a list of expressions, not a string. Pass [{partition_by!r}]")
     keys: list[PartitionField] = []
     for text in partition_by:
         name, transform, buckets = parse_partition_expression(text)
+        if schema.find(name) is None and (call := _CALL.fullmatch(text.strip())) is not None:
+            known = (*CALENDAR_PARTS, "bucket", *(EPOCH_TRANSFORMS if version.epoch_transforms else ()))
+            raise UnsupportedFeatureError(
+                f"partition key {text!r}: the transform {call[1]} is not supported. Use a column or one of {', '.join(known)}",
+                transform=call[1],
+            )
         column = schema.column(name)
         keys.append(PartitionField(column_id=column.id, column=column.name, transform=transform, buckets=buckets))
     if not keys:

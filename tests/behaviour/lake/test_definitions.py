@@ -193,6 +193,8 @@ def test_invalid_alterations_raise(small: DuckLake) -> None:
         (UsageError, "is not NOT NULL", lambda: table.drop_not_null("a")),
         (SchemaError, "only a top-level column", lambda: table.set_not_null("s.x")),
         (UsageError, "only dates", lambda: table.set_partitioned_by(["month(b)"])),
+        (UnsupportedFeatureError, "transform week is not supported", lambda: table.set_partitioned_by(["week(a)"])),
+        (NotFoundError, r"no column 'week\(a\)'", lambda: table.set_partitioned_by(['"week(a)"'])),
         (NotFoundError, "does not have", lambda: table.set_sorted_by(["nope DESC"])),
         (UsageError, "not one sort key", lambda: table.set_sorted_by(["a, b"])),
         (UsageError, "list of names", lambda: table.set_sorted_by(7)),
