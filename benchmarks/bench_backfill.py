@@ -14,35 +14,19 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from datetime import date, timedelta
-from functools import partial
 from pathlib import Path
-from urllib.parse import quote
 
 import psutil
-import psycopg
 from rich.console import Console
 from rich.table import Table
 
-from tests.support.dagster_dev import DagsterServer, dagster_dev
+from tests.support.dagster_dev import DagsterServer, dagster_on_postgres
 from tests.support.oracle import LakeAddress, Oracle, attached
 from tests.support.postgres import PostgresServer, start_server
 from tests.support.s3 import KEY, SECRET, S3Server, s3_server
 
 START = date(2016, 1, 1)
 ROWS = 100
-SETTINGS = """
-telemetry: {enabled: false}
-storage: {postgres: {postgres_url: "%s"}}
-concurrency:
-  runs: {max_concurrent_runs: 8}
-  pools: {default_limit: 4, granularity: op}
-run_coordinator:
-  module: dagster.core.run_coordinator
-  class: QueuedRunCoordinator
-  config: {dequeue_use_threads: true, dequeue_num_workers: 8}
-run_retries: {enabled: true, max_retries: 2}
-"""
-_HAPPENED = "SELECT (SELECT max(id) FROM event_logs), (SELECT max(update_timestamp) FROM runs)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +119,6 @@ def _made(folder: Path) -> Path:
 
 def _deployed(home: Path, postgres: PostgresServer, s3: S3Server, runs: int, days: int) -> list[Figure]:
     address: LakeAddress = replace(postgres.lake(home), data_path="s3://lake/backfill/")
-    own = f"{postgres.user}@/{postgres.new_database()}?host={quote(postgres.socket, safe='')}"
     environment = {
         "BENCH_HOME": str(home),
         "BENCH_DAYS": str(days),
@@ -145,17 +128,12 @@ def _deployed(home: Path, postgres: PostgresServer, s3: S3Server, runs: int, day
         "BENCH_SECRET": SECRET,
         "BENCH_ENDPOINT": s3.endpoint,
     }
-    settings, happened = SETTINGS % f"postgresql+psycopg2://{own}", partial(_state, f"postgresql://{own}")
+    module = "benchmarks.backfill_project"
     with (
         attached(address, before=s3.know) as duck,
-        dagster_dev("benchmarks.backfill_project", home, environment, settings, secrets=(SECRET,), happened=happened) as server,
+        dagster_on_postgres(module, home, environment, postgres, pool_limit=4, max_retries=2, secrets=(SECRET,)) as server,
     ):
         return figures(home, server, duck, runs, days)
-
-
-def _state(url: str) -> object:
-    with psycopg.connect(url) as connection:
-        return connection.execute(_HAPPENED).fetchone()
 
 
 if __name__ == "__main__":

@@ -14,8 +14,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
+
+import psycopg
 
 from tests.support import servers
+from tests.support.postgres import PostgresServer
 
 LOCATION = "lake-project"
 LAUNCH = """mutation L($e: ExecutionParams!) { launchRun(executionParams: $e) { __typename
@@ -67,6 +71,20 @@ os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 _QUERIES_WITHOUT_EVENTS = 600
 _CALM = 8
 _SETTINGS = "telemetry:\n  enabled: false\n"
+_ON_POSTGRES = """
+telemetry: {enabled: false}
+storage: {postgres: {postgres_url: "%s"}}
+concurrency:
+  runs: {max_concurrent_runs: 8}
+  pools: {default_limit: %s, granularity: op}
+run_coordinator:
+  module: dagster.core.run_coordinator
+  class: QueuedRunCoordinator
+  config: {dequeue_use_threads: true, dequeue_num_workers: 8}
+run_retries: {enabled: true, max_retries: %s}
+"""
+_HAPPENED = """SELECT (SELECT max(id) FROM event_logs), (SELECT max(update_timestamp) FROM runs),
+  (SELECT max(id) FROM job_ticks), (SELECT max(update_timestamp) FROM job_ticks)"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -285,6 +303,45 @@ def dagster_dev(
         "dagster dev", lambda port: [*program, str(port)], answers=_has_a_page, environment=variables, folder=root
     ) as running:
         yield DagsterServer(running=running, happened=happened or partial(_state_of_files, dagster_home), secrets=secrets)
+
+
+@contextmanager
+def dagster_on_postgres(
+    module: str,
+    home: Path,
+    environment: Mapping[str, str],
+    postgres: PostgresServer,
+    *,
+    pool_limit: int,
+    max_retries: int,
+    secrets: Sequence[str] = (),
+    keep: bool = False,
+) -> Iterator[DagsterServer]:
+    """Serve a module's definitions with Dagster's own storage on PostgreSQL, eight runs at a time.
+
+    Its SQLite files were locked for longer than it waits when eight runs began at a time on a loaded machine, and such runs never began.
+
+    Args:
+        module: The module.
+        home: Where Dagster keeps what it stores in files.
+        environment: Further variables of the servers and runs.
+        postgres: The server of the storage.
+        pool_limit: Maximum number of steps of a pool at a time.
+        max_retries: Maximum number of repetitions of a run that failed.
+        secrets: What no answer may hold.
+        keep: Whether the database of the storage stays until the server ends.
+    """
+    own = f"{postgres.user}@/{postgres.new_database(keep=keep)}?host={quote(postgres.socket, safe='')}"
+    # dagster-postgres is written for this driver, which is not SQLAlchemy's own choice any more.
+    settings = _ON_POSTGRES % (f"postgresql+psycopg2://{own}", pool_limit, max_retries)
+    happened = partial(_state_of_postgres, f"postgresql://{own}")
+    with dagster_dev(module, home, environment, settings, secrets=secrets, happened=happened) as server:
+        yield server
+
+
+def _state_of_postgres(url: str) -> object:
+    with psycopg.connect(url) as connection:
+        return connection.execute(_HAPPENED).fetchone()
 
 
 def _state_of_files(home: Path) -> dict[str, tuple[int, int]]:

@@ -1,7 +1,6 @@
 """One deployment for all tests here: `dagster dev`, a catalog on PostgreSQL and files on S3, each behind a line that can be cut.
 
-Dagster keeps its own runs, events and ticks on PostgreSQL too, as deployments of several workers do: its SQLite files were locked for
-longer than it waits when eight runs began at a time on a loaded machine, and such runs never began.
+Dagster keeps its own runs, events and ticks on PostgreSQL too, as deployments of several workers do.
 """
 
 from __future__ import annotations
@@ -10,15 +9,12 @@ import json
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
-import psycopg
 import pytest
 
-from tests.support.dagster_dev import DagsterServer, dagster_dev
+from tests.support.dagster_dev import DagsterServer, dagster_on_postgres
 from tests.support.oracle import LakeAddress, Oracle, attached
 from tests.support.outages import Line, line_to
 from tests.support.postgres import PostgresServer
@@ -26,20 +22,6 @@ from tests.support.s3 import KEY, SECRET, S3Server
 
 collect_ignore = ["project.py"]
 PASSWORD = "password-of-the-catalog"
-SETTINGS = """
-telemetry: {enabled: false}
-storage: {postgres: {postgres_url: "%s"}}
-concurrency:
-  runs: {max_concurrent_runs: 8}
-  pools: {default_limit: 1, granularity: op}
-run_coordinator:
-  module: dagster.core.run_coordinator
-  class: QueuedRunCoordinator
-  config: {dequeue_use_threads: true, dequeue_num_workers: 8}
-run_retries: {enabled: true, max_retries: 0}
-"""
-_HAPPENED = """SELECT (SELECT max(id) FROM event_logs), (SELECT max(update_timestamp) FROM runs),
-  (SELECT max(id) FROM job_ticks), (SELECT max(update_timestamp) FROM job_ticks)"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,13 +92,6 @@ def deployment(postgres: PostgresServer, s3: S3Server, tmp_path_factory: pytest.
             "LAKE_ENDPOINT": f"http://127.0.0.1:{store.port}",
         }
         module = "tests.dagster.deployment.project"
-        own = f"{postgres.user}@/{postgres.new_database(keep=True)}?host={quote(postgres.socket, safe='')}"
-        # dagster-postgres is written for this driver, which is not SQLAlchemy's own choice any more.
-        settings, happened = SETTINGS % f"postgresql+psycopg2://{own}", partial(_state_of_storage, f"postgresql://{own}")
-        with dagster_dev(module, home, environment, settings, secrets=(PASSWORD, SECRET), happened=happened) as server:
+        secrets = (PASSWORD, SECRET)
+        with dagster_on_postgres(module, home, environment, postgres, pool_limit=1, max_retries=0, secrets=secrets, keep=True) as server:
             yield Deployment(dagster=server, catalog=catalog, store=store, address=address, s3=s3, faults=faults)
-
-
-def _state_of_storage(url: str) -> object:
-    with psycopg.connect(url) as connection:
-        return connection.execute(_HAPPENED).fetchone()
