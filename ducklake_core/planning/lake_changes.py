@@ -221,6 +221,9 @@ class _Evidence:
         log, now, before = self.log, name.now, name.before
         rows = tuple(self._in_place(now.table_id) if name.stays and now is not None else self._elsewhere(name))
         unknown = self._unknown(name)
+        if unknown is None and rows and now is not None and name.stays and log.is_complete and not log.names(now.table_id):
+            # Inlined rows and deletes are read only for tables that the log names.
+            unknown = "a commit changed files of the table, but its log does not name the table"
         other = log.without_rows(now.table_id) if now is not None else ()
         if name.stays and not rows and unknown is None and not other:
             return None
@@ -634,6 +637,10 @@ class ChangeLog:
     def named(self) -> set[int]:
         """Return the ids of all tables that the log names."""
         return {table_id for tables in self._kinds.values() for table_id in tables}
+
+    def names(self, table_id: int) -> bool:
+        """Return whether the log names a table."""
+        return any(table_id in tables for tables in self._kinds.values())
 
     def logged(self, table_id: int, kinds: Sequence[str], first: int, last: int) -> list[int]:
         """Return snapshots from first to last that name the table under one of the kinds, ascending."""

@@ -223,17 +223,23 @@ def test_names_are_read_of_changed_tables_only(small: DuckLake) -> None:
     assert sorted(one.name for one in found) == ["b", "c", "d", "f"]
 
 
-def test_a_table_that_the_log_of_its_commit_does_not_name(small: DuckLake) -> None:
+def test_changes_are_unknown_if_the_log_of_their_commit_does_not_name_the_table(small: DuckLake) -> None:
     for name in ("a", "b"):
         small.write(name, [{"n": 1}], inline=False)
     at = small.snapshot().id
-    small.write("a", [{"n": 2}], inline=False)
+    with small.transaction() as tx:
+        tx.append("a", [{"n": 2}], inline=False)
+        tx.append("a", [{"n": 3}], inline=True)
+    (known,) = small.changed_tables(at).tables
+    assert known.unknown is None
     with small.database.write() as connection:
         log = f"inserted_into_table:{small.table('b').state.id}"
         connection.execute(
             text("UPDATE ducklake_snapshot_changes SET changes_made = :log WHERE snapshot_id = :at"), {"log": log, "at": at + 1}
         )
-    assert [table.name for table in small.changed_tables(at).tables] == ["main.a"]
+    for wanted in (None, {"a": ["n"], "b": ["n"]}):
+        (found,) = small.changed_tables(at, tables=wanted).tables
+        assert (found.name, found.unknown) == ("main.a", "a commit changed files of the table, but its log does not name the table")
 
 
 def test_names_in_other_letters_and_columns_of_other_types(watched: Watch) -> None:

@@ -61,7 +61,7 @@ def test_errors_within_properties_keep_their_messages(lake: DuckLake, monkeypatc
         raise AttributeError("the reason")
 
     monkeypatch.setattr(Table, "schema", property(failing))
-    with pytest.raises(AttributeError, match="^the reason$"):
+    with pytest.raises(AttributeError, match=r"^the reason$"):
         _ = lake.table("t").schema
 
 
