@@ -2025,8 +2025,10 @@ class DuckLake:
         """Copy the lake to an empty catalog database of any kind: all snapshots, inlined rows, options, holds and commit ids.
 
         Other clients may write to the lake while it is copied; the copy contains the snapshots that exist when the call starts. The copy
-        is created in one transaction: after an interruption, the target contains no lake, and the same call copies again. Copied files
-        are kept. SQLite and DuckDB files are copied to the temporary directory first.
+        is created in one transaction: after an interruption, the target contains no lake, and the same call copies again. Files that exist
+        in ``data_path`` with the size and last 64 KiB of the original are kept, because files of a lake never change and have unique
+        names. If other programs may have changed them, pass ``compare="rows"``. SQLite and DuckDB files are copied to the temporary
+        directory first.
 
         Without ``data_path``, both catalogs refer to the same files. Then write and maintain only one of them, because each deletes files
         that only the other one needs.

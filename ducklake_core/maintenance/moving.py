@@ -270,13 +270,16 @@ def _check_files(move: _Move, storage: Storage, new: str, progress: ProgressMete
 def _copy_files(move: _Move, storage: Storage, new: str, operation: str, progress: ProgressMeter) -> list[int]:
     """Copy the files that the new data path lacks, and return their sizes.
 
-    A file of an earlier attempt is kept if it has the same size and the same last bytes, which contain the footer of a Parquet file.
+    A file of an earlier attempt is kept if it has the same size and the same last bytes, which contain the footer of a Parquet file. That
+    suffices because data files never change and their names are unique: the target can only hold another file under that name if another
+    program damaged it, which comparing the rows or ``lake.check(level="rows")`` finds.
     """
     wanted = [(path, moved) for path, moved, _ in _missing(move, storage, new, operation, progress)]
     missing = {path for path, _ in wanted}
     present = [(path, moved) for path, (moved, _) in move.files.items() if path not in missing]
     sizes = []
-    with ThreadPoolExecutor(_COPIERS, thread_name_prefix="ducklake-copy") as pool:
+    pool = ThreadPoolExecutor(_COPIERS, thread_name_prefix="ducklake-copy")
+    try:
         if present:
             progress.begin(operation, "compare files", "files", len(present))
         for pair, is_same in zip(present, pool.map(lambda one: _has_same_end(storage, *one), present), strict=True):
@@ -292,6 +295,9 @@ def _copy_files(move: _Move, storage: Storage, new: str, operation: str, progres
                 )
             sizes.append(size)
             progress.advance(size=size, work=size)
+    finally:
+        # After an error, only the files that are being copied are waited for.
+        pool.shutdown(cancel_futures=True)
     return sizes
 
 

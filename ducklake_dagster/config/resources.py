@@ -408,7 +408,8 @@ def _reject_no_places(data: Mapping[str, Any]) -> None:
 
 def _name_types(resource: type[DuckLakeResource]) -> None:
     """Name the types of ``catalog`` and ``storage`` by their kinds; Dagster's page of a resource shows these names."""
-    # Dagster names the type of a union by a hash of its fields, and keeps one object for each hash in a process.
+    # Dagster has no public way to name the type of a union: its page would show "Selector." and a hash of the fields. Dagster keeps one
+    # object for each hash in a process, so it is enough to name it once.
     for name in _PLACES:
         union = resource.to_fields_dict()[name].config_type
         union.key = f"one of {', '.join(union.fields)}"  # type: ignore[attr-defined]

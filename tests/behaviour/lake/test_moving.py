@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -16,7 +17,7 @@ import pytest
 from ducklake_core import DuckLake
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.migrations import copying
-from ducklake_core.errors import AlreadyExistsError, CatalogError, NotFoundError, UnsupportedFeatureError, UsageError
+from ducklake_core.errors import AlreadyExistsError, CatalogError, NotFoundError, StorageError, UnsupportedFeatureError, UsageError
 from ducklake_core.maintenance import moving
 from tests.support.oracle import LakeAddress, Oracle, file_lake
 from tests.support.parameters import new_address, slow
@@ -182,6 +183,24 @@ def test_an_existing_file_with_other_contents_is_copied_again(tmp_path: Path) ->
     assert lake.table("t").count() == 100
     shutil.rmtree(tmp_path / "files")
     lake.close()
+
+
+def test_no_further_files_are_copied_after_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = DuckLake.create(f"sqlite:///{tmp_path / 'a.sqlite'}", data_path=str(tmp_path / "files"))
+    for _ in range(6):
+        lake.write("t", pa.table({"id": [1]}), mode="append", inline=False)
+    copied: list[str] = []
+
+    def copy(_storage: object, path: str, _target: str) -> int:
+        copied.append(path)
+        time.sleep(0.05)
+        return 1
+
+    monkeypatch.setattr(moving, "_COPIERS", 1)
+    monkeypatch.setattr(moving, "_copy_file", copy)
+    with pytest.raises(StorageError, match="has 1 bytes, but the catalog states"):
+        lake.copy_to(f"sqlite:///{tmp_path / 'b.sqlite'}", data_path=str(tmp_path / "copies"))
+    assert len(copied) <= 3
 
 
 def test_a_failed_comparison_closes_the_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
