@@ -1294,8 +1294,7 @@ class DuckLake:
         """Call a function with a connection, and kind and id of the scope, until it commits."""
         from ducklake_core.maintenance.groups import run_write
 
-        if table is not None and schema is not None:
-            raise UsageError("table and schema cannot be combined. Pass the table as schema.table, or remove one of them")
+        arguments.one_scope(table, schema)
 
         def attempt() -> None:
             with self._database.write() as connection:

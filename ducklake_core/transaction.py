@@ -43,7 +43,7 @@ from ducklake_core.format.layout.chosen_partitions import partition_predicate, w
 from ducklake_core.format.layout.sort_parser import is_column
 from ducklake_core.format.macro_definitions import MACRO_KINDS
 from ducklake_core.format.macros import view_text
-from ducklake_core.format.options import Options
+from ducklake_core.format.options import Options, check_option_scope, normalize_option, option_name
 from ducklake_core.format.state import Snapshot
 from ducklake_core.format.types.data_types import Field
 from ducklake_core.format.types.names import DEFAULT_SCHEMA, dotted, folded, join_name, schema_path, split_name, storable
@@ -71,7 +71,7 @@ from ducklake_core.staging.arguments import (
     missing_columns_of,
     resolve_at,
 )
-from ducklake_core.staging.context import LakeContext
+from ducklake_core.staging.context import LakeContext, with_options
 from ducklake_core.staging.lake_restore import LakeRestore
 from ducklake_core.staging.namespace import StagedCatalog
 from ducklake_core.staging.publish import CommitCoordinator, columns_of
@@ -111,6 +111,7 @@ if TYPE_CHECKING:
     from ducklake_core.format.macro_definitions import MacroKind
     from ducklake_core.format.state import SchemaState, TableState
     from ducklake_core.format.types.type_parser import TypeLike
+    from ducklake_core.maintenance.flush import FlushResult
     from ducklake_core.scan import ChangeFeed
     from ducklake_core.sql.changes import ComputedChange
     from ducklake_core.staging.arguments import At, RestoredColumns, SqlParameters
@@ -194,6 +195,8 @@ class Transaction:
             self._result = with_not_created(published, self._not_created, staged.base)
             if self._result.snapshot is not None and not self._result.repeated and self._base is not None:
                 self._base.history.note(self._result.snapshot, staged.options)
+            if staged.sets_options:
+                self._lake.table_cache.forget_options()
         self._base = self._staged = None
 
     def __repr__(self) -> str:
@@ -1759,6 +1762,94 @@ class Transaction:
             return None
         return list(zip(shown, stored, strict=True))
 
+    # Options
+
+    def set_option(self, name: str, value: str | int | bool, *, table: str | None = None, schema: str | None = None) -> None:
+        """Set an option for the lake, a schema or a table. Later calls of the transaction follow it.
+
+        The option is stored with the snapshot of the transaction, or without a snapshot if the transaction changes nothing else.
+
+        Args:
+            name: Name of the option (docs/reference/options.md).
+            value: Value of the option.
+            table: Table to set it for, which the transaction may have created. Default: the lake.
+            schema: Schema to set it for, which the transaction may have created. Default: the lake.
+
+        Raises:
+            UsageError: There is no such option, or the value is invalid.
+            NotFoundError: There is no such table or schema.
+        """
+        key, stored = normalize_option(name, arguments.option_value("value", value))
+        check_option_scope(key, is_lake=table is None and schema is None)
+        self._change_option(key, stored, table, schema)
+
+    def unset_option(self, name: str, *, table: str | None = None, schema: str | None = None) -> bool:
+        """Remove an option of the lake, a schema or a table. The option of the wider scope, or the default, is effective again.
+
+        Args:
+            name: Name of the option.
+            table: Table for which it is set. Default: the lake.
+            schema: Schema for which it is set. Default: the lake.
+
+        Returns:
+            Whether the option was set.
+
+        Raises:
+            UsageError: There is no such option.
+            NotFoundError: There is no such table or schema.
+        """
+        return self._change_option(option_name(name), None, table, schema)
+
+    def _change_option(self, key: str, value: str | None, table: str | None, schema: str | None) -> bool:
+        arguments.one_scope(table, schema)
+        name = schema if table is None else table
+        if self._is_done("set option", name or "", key, value, is_schema=table is None):
+            return False
+        with self._whole_or_nothing():
+            return self._catalog.set_option(key, value, table=table, schema=schema)
+
+    # Maintenance
+
+    def flush_inlined_data(
+        self, table: str | None = None, *, schema: str | None = None, tables: str | Sequence[str] | None = None
+    ) -> FlushResult:
+        """Let the commit write inlined rows and deletes, which the catalog stores, to files.
+
+        Rows that the transaction itself adds, updates or deletes stay inlined. Tables with ``auto_compact = false`` are skipped.
+
+        Args:
+            table: ``table`` or ``schema.table``. Default: all tables.
+            schema: Process only the tables of this schema.
+            tables: Table names with wildcards, instead of ``table`` and ``schema``, as in :meth:`DuckLake.merge_adjacent_files`.
+
+        Returns:
+            The plan. The commit flushes what the catalog stores then.
+
+        Raises:
+            NotFoundError: There is no such table or schema.
+            UsageError: An argument is invalid.
+        """
+        from ducklake_core.maintenance.flush import FlushResult, plan_flush
+        from ducklake_core.maintenance.request import TableRequest, TableScope
+
+        patterns = arguments.optional(arguments.names, "tables", tables)
+        scope, catalog = TableScope(table=table, schema=schema, tables=patterns), self._catalog
+        if self._is_done("flush", table or schema or "", schema, *(patterns or ())):
+            return FlushResult(dry_run=True, tables=())
+        if table is not None:
+            committed = catalog.table(table if schema is None else join_name(schema_path(schema), table)).committed
+            # A table of the transaction has no committed rows; one that it has renamed has its old name in the catalog.
+            if committed is None:
+                return FlushResult(dry_run=True, tables=())
+            scope = TableScope(table=join_name(committed.schema_name, committed.name))
+
+        def seen(state: TableState) -> TableState | None:
+            return None if catalog.is_dropped(state.id) else with_options(state, catalog.options)
+
+        result, plans = plan_flush(self._lake.database, self._lake.info, TableRequest(scope=scope), seen)
+        self._coordinator.flush(plans)
+        return result
+
     # SQL
 
     def sql(
@@ -1799,7 +1890,14 @@ class Transaction:
         sql = with_parameters(sql, parameters)
         sources = frame_sources(sql, frames)
         with in_zone(zone):
-            caller = Caller(lake=self._lake, at=self._catalog.base.id, files=files, describe=self._coordinator.describe)
+            caller = Caller(
+                lake=self._lake,
+                at=self._catalog.base.id,
+                operations=self,
+                files=files,
+                describe=self._coordinator.describe,
+                options=self._catalog.options,
+            )
             sql, results = replaced(sql, caller)
         sources = (*sources, *results)
         if is_query(sql):

@@ -54,6 +54,15 @@ class DeleteRows:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteOption:
+    """Delete an option of one scope, in any spelling of its key. ``scope`` and ``scope_id`` are None for the lake."""
+
+    key: str
+    scope: str | None
+    scope_id: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EndInlinedRows:
     """Set ``end_snapshot`` of live rows, by row id, in one physical table of inlined rows."""
 
@@ -103,11 +112,11 @@ class InlinePositions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveInlinedRows:
-    """Delete the rows, including ended ones, that a physical table of inlined rows got up to a snapshot.
+    """Delete the rows that a physical table of inlined rows got up to a snapshot, except rows that ended after it.
 
     Attributes:
         until: Id of that snapshot.
-        is_all: Whether that is the newest snapshot, so that there are no other rows.
+        is_all: Whether these are all rows.
     """
 
     table_name: str
@@ -145,4 +154,4 @@ InlinedChange: TypeAlias = (
     | UnregisterInlinedTable
 )
 """Changes to physical tables of inlined rows and deletes."""
-CatalogChange: TypeAlias = InsertRows | UpdateRows | CopyRows | UpdateEach | DeleteRows | InlinedChange
+CatalogChange: TypeAlias = InsertRows | UpdateRows | CopyRows | UpdateEach | DeleteRows | DeleteOption | InlinedChange

@@ -7,7 +7,7 @@ by real ones (see ``resolution``), so that the same actions can be resolved agai
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from ducklake_core.format.files.data_files import EncryptionKey, WrittenFile
 from ducklake_core.format.files.inlined_rows import InlinedRows
@@ -277,6 +277,23 @@ class CumulativeDeletes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SetOption:
+    """Set or remove an option. Options belong to no snapshot.
+
+    Attributes:
+        key: Name in lower case.
+        value: Value as stored; None removes the option.
+        scope: ``schema`` or ``table``; None for the lake.
+        scope_id: Id of the schema or table; negative for one that the transaction creates, None for the lake.
+    """
+
+    key: str
+    value: str | None
+    scope: Literal["schema", "table"] | None = None
+    scope_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GatheredDeletes:
     """One delete file that replaces all delete files and inlined deletes of a committed data file.
 
@@ -313,7 +330,9 @@ class FlushedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlushInlined:
-    """Replace inlined rows and inlined deletes of one table by files; never in one transaction with other changes.
+    """Replace inlined rows and inlined deletes of one table by files.
+
+    Rows that the same transaction ends stay in the catalog.
 
     Attributes:
         files: Files of the rows.
@@ -352,7 +371,7 @@ class RewrittenSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewriteFiles:
-    """Replace files of one table that have deleted rows by files without them; never in one transaction with other changes.
+    """Replace files of one table that have deleted rows by files without them; in one transaction with other compactions only.
 
     Attributes:
         sources: Files that end. Snapshots before this one keep reading them.
@@ -559,7 +578,7 @@ class MergedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeFiles:
-    """Merge data files of one table; never in one transaction with other changes."""
+    """Merge data files of one table; in one transaction with other compactions only."""
 
     table_id: int
     schema: Schema
@@ -568,6 +587,7 @@ class MergeFiles:
 
 Action: TypeAlias = (
     Definition
+    | SetOption
     | AppendFiles
     | AddFiles
     | InsertInlined

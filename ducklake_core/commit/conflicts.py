@@ -41,6 +41,7 @@ from ducklake_core.commit.actions import (
     InsertInlined,
     MergeFiles,
     RewriteFiles,
+    SetOption,
     TagSchema,
 )
 from ducklake_core.commit.request import CommitRequest, Lookup
@@ -470,6 +471,9 @@ def _own_changes(action: Action, transaction: CommitRequest) -> Iterator[_Own]:
         case RewriteFiles(table_id=table_id, sources=sources):
             of_files = tuple((source.data_file_id, frozenset[int | None](source.delete_file_ids)) for source in sources)
             yield _on_table("rewrite", table_id, transaction, of_files)
+        case SetOption():
+            # As in DuckDB, the last writer wins.
+            return
         case _:
             assert_never(action)
 

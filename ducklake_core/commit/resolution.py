@@ -18,6 +18,7 @@ from typing import assert_never
 from ducklake_core.catalog.changes import (
     CatalogChange,
     CopyRows,
+    DeleteOption,
     DeleteRows,
     EndInlinedRows,
     InlinePositions,
@@ -52,6 +53,7 @@ from ducklake_core.commit.actions import (
     InsertInlined,
     MergeFiles,
     RewriteFiles,
+    SetOption,
     StagedDeleteFile,
     TagSchema,
 )
@@ -97,10 +99,10 @@ def resolve(transaction: CommitRequest, head: Head, suffix: str = "") -> Resolut
         suffix: Suffix of the names of new tables of inlined rows; default none.
 
     Raises:
-        UsageError: Compaction together with other changes, which no DuckLake snapshot can express.
+        UsageError: Merged or rewritten files together with other changes, which DuckDB does not commit either.
     """
-    kinds = {type(action) if isinstance(action, MergeFiles | FlushInlined | RewriteFiles) else None for action in transaction.actions}
-    if len(kinds) > 1:
+    compacts = {isinstance(action, MergeFiles | RewriteFiles) for action in transaction.actions if not isinstance(action, SetOption)}
+    if len(compacts) > 1:
         raise UsageError("A transaction that compacts files cannot contain other changes. Use separate transactions")
     builder = SnapshotBuilder(transaction, head, suffix)
     for action in transaction.actions:
@@ -125,6 +127,8 @@ def resolve(transaction: CommitRequest, head: Head, suffix: str = "") -> Resolut
                 end_inlined(builder, action)
             case MergeFiles() | FlushInlined() | RewriteFiles():
                 _move(builder, action)
+            case SetOption():
+                set_option(builder, action)
             case _:
                 assert_never(action)
     snapshot, changes = builder.finish()
@@ -489,6 +493,16 @@ def _new_version(builder: SnapshotBuilder, table_id: int, schema: Schema, *, inl
         builder.new_inlined_table(table_id, schema)
 
 
+def set_option(builder: SnapshotBuilder, action: SetOption) -> None:
+    """Replace or delete the row of an option. Nothing is logged, because options belong to no snapshot."""
+    scope_id = None if action.scope_id is None else builder.real_id(action.scope_id)
+    builder.endings.append(DeleteOption(key=action.key, scope=action.scope, scope_id=scope_id))
+    own = (action.key, action.scope, scope_id)
+    builder.inserts["metadata"] = [row for row in builder.inserts["metadata"] if (row["key"], row["scope"], row["scope_id"]) != own]
+    if action.value is not None:
+        builder.insert("metadata", key=action.key, value=action.value, scope=action.scope, scope_id=scope_id)
+
+
 def flush_inlined(builder: SnapshotBuilder, action: FlushInlined) -> None:
     """Insert data files for inlined rows and delete files for inlined deletes, and remove both from the catalog.
 
@@ -515,9 +529,10 @@ def flush_inlined(builder: SnapshotBuilder, action: FlushInlined) -> None:
         if flushed.deletes is not None:
             _insert_deletes(builder, flushed.deletes, file_id, table_id, flushed.deletes.end_snapshot)
     _gather(builder, action.gathered, table_id)
+    ends_rows = any(isinstance(other, EndInlined) and other.table_id == table_id for other in builder.transaction.actions)
     for name in action.inlined_tables:
-        # Without rows of later snapshots the table can be emptied without a condition, which is much faster in catalog files.
-        is_all = action.until == builder.head.snapshot.id
+        # If no row stays, the table can be emptied without a condition, which is much faster in catalog files.
+        is_all = action.until == builder.head.snapshot.id and not ends_rows
         builder.endings.append(RemoveInlinedRows(table_name=name, until=action.until, is_all=is_all))
     for name in action.superseded:
         builder.endings.append(UnregisterInlinedTable(table_id=table_id, table_name=name))

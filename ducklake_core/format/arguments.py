@@ -182,6 +182,12 @@ def option_value(name: str, value: object) -> str | int | float:
     return value if isinstance(value, bool | float) else whole_number(name, value)
 
 
+def one_scope(table: str | None, schema: str | None) -> None:
+    """Reject both a table and a schema."""
+    if table is not None and schema is not None:
+        raise UsageError("table and schema cannot be combined. Pass the table as schema.table, or remove one of them")
+
+
 def mapping(name: str, value: object) -> dict[str, Any]:
     """Return a mapping whose keys are strings as a dictionary."""
     if not isinstance(value, Mapping):

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ducklake_core.catalog.changed import Definition, definitions
 from ducklake_core.catalog.database.connections import Database
-from ducklake_core.catalog.inlined.rows import ROW_ID, stored_batches
+from ducklake_core.catalog.inlined.rows import END_SNAPSHOT, ROW_ID, stored_batches
 from ducklake_core.catalog.reading.completeness import check_complete
 from ducklake_core.catalog.reading.maintenance import delete_histories, inlined_deletes_of, inlined_row_counts, named_files
 from ducklake_core.catalog.reading.reader import CatalogReader
@@ -133,7 +135,7 @@ def _step(table: TableFlush, *, dry_run: bool) -> MaintenanceStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _FlushPlan:
+class FlushPlan:
     """Numbers of inlined rows and deletes of one table at a snapshot."""
 
     table: TableState
@@ -145,6 +147,7 @@ class _FlushPlan:
     skipped: str | None = None
 
     def described(self) -> TableFlush:
+        """Return the plan for the caller."""
         nothing = "it has no inlined data" if not (self.rows or self.deletes or self.superseded) else None
         return TableFlush(
             table=name_of(self.table),
@@ -172,10 +175,10 @@ def flush_inlined_data(
     execution: Execution | None = None,
 ) -> FlushResult:
     """Plan the flush, and run it unless it is a dry run; see ``DuckLake.flush_inlined_data`` for the parameters."""
-    flusher = _Flusher(database, info, storage, request, execution or Execution())
+    flusher = _Flusher(FlushWriter(database, info, storage, execution or Execution()), request)
     found = plan_tables(database, info, request, _plan)
     plans = [plan if isinstance(plan, FailedTable) else _within_budget(plan, request.meter) for plan in found.plans]
-    due = [plan for plan in plans if isinstance(plan, _FlushPlan) and plan.described().skipped is None]
+    due = [plan for plan in plans if isinstance(plan, FlushPlan) and plan.described().skipped is None]
     if due and not request.dry_run:
         work = sum(plan.rows + plan.deletes for plan in due)
         request.progress.begin(_OPERATION, "flush rows", "tables", len(due), work=work)
@@ -190,20 +193,54 @@ def flush_inlined_data(
     return FlushResult(dry_run=request.dry_run, tables=tuple(done), unmatched=found.unmatched)
 
 
-def _within_budget(plan: _FlushPlan, meter: BudgetMeter) -> _FlushPlan:
+def plan_flush(
+    database: Database, info: LakeInfo, request: TableRequest, seen: Callable[[TableState], TableState | None]
+) -> tuple[FlushResult, list[FlushPlan]]:
+    """Plan the flush of a transaction.
+
+    Args:
+        database: The catalog's database.
+        info: Settings of the lake.
+        request: Request with the tables.
+        seen: Returns a table as the transaction sees it, None if it drops the table.
+
+    Returns:
+        The plan for the caller, and the tables to flush.
+
+    Raises:
+        DuckLakeError: A table cannot be planned.
+    """
+
+    def plan_seen(reader: CatalogReader, table: TableState, base: Snapshot) -> FlushPlan | None:
+        state = seen(table)
+        return None if state is None else _plan(reader, state, base)
+
+    found = plan_tables(database, info, request, plan_seen)
+    plans: list[FlushPlan] = []
+    for plan in found.plans:
+        if isinstance(plan, FailedTable):
+            raise plan.error
+        if plan is not None:
+            plans.append(plan)
+    described = tuple(plan.described() for plan in plans)
+    due = [plan for plan, table in zip(plans, described, strict=True) if table.skipped is None]
+    return FlushResult(dry_run=True, tables=described, unmatched=found.unmatched), due
+
+
+def _within_budget(plan: FlushPlan, meter: BudgetMeter) -> FlushPlan:
     count = plan.rows + plan.deletes
     return replace(plan, skipped="beyond max_rows") if count and not plan.skipped and not meter.begin_rows(count) else plan
 
 
-def _plan(reader: CatalogReader, table: TableState, base: Snapshot) -> _FlushPlan:
+def _plan(reader: CatalogReader, table: TableState, base: Snapshot) -> FlushPlan:
     if not Options.from_mapping(table.options).auto_compact:
-        return _FlushPlan(table=table, base=base, skipped="option auto_compact is false")
+        return FlushPlan(table=table, base=base, skipped="option auto_compact is false")
     counts = inlined_row_counts(reader, table).values()
     deletes = sum(len(found) for found in inlined_deletes_of(reader, table).values())
     rows, ended = sum(one.rows for one in counts), sum(one.ended for one in counts)
     # DuckDB's flush drops these, even if no row is inlined.
     superseded = max(len(table.inlined_tables) - 1, 0)
-    return _FlushPlan(table=table, base=base, rows=rows, ended_rows=ended, deletes=deletes, superseded=superseded)
+    return FlushPlan(table=table, base=base, rows=rows, ended_rows=ended, deletes=deletes, superseded=superseded)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,24 +281,60 @@ class _Stored:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unflushed:
+    """Rows and files that a transaction changes itself, and that its flush leaves as they are.
+
+    Attributes:
+        rows: Row ids of inlined rows that it ends, by table of inlined rows.
+        files: Data files to which it gives delete files, or which it ends.
+    """
+
+    rows: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    files: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenFlush:
+    """Files of a flush that are written but not committed.
+
+    Attributes:
+        table: The table.
+        base: The snapshot whose inlined data the files contain.
+        action: The change to commit.
+        rows: Number of rows, including ended ones.
+        deletes: Number of inlined deletes.
+        made: Full paths and bytes of the new files.
+    """
+
+    table: TableState
+    base: Snapshot
+    action: FlushInlined
+    rows: int
+    deletes: int
+    made: tuple[tuple[str, int], ...]
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether there was nothing to flush, for example because another writer has flushed it."""
+        return not (self.rows or self.deletes or self.action.superseded)
+
+
 @dataclass(frozen=True, slots=True)
 class _Flusher:
     """Runs plans, one table after another."""
 
-    database: Database
-    info: LakeInfo
-    storage: Storage
+    writer: FlushWriter
     request: TableRequest
-    execution: Execution
 
-    def run(self, plan: _FlushPlan) -> TableFlush:
+    def run(self, plan: FlushPlan) -> TableFlush:
         progress, rows = self.request.progress, plan.rows + plan.deletes
         progress.at(name_of(plan.table))
         done = self._replanned(plan)
         progress.advance(rows=rows, size=done.bytes_written, work=rows)
         return done
 
-    def _replanned(self, plan: _FlushPlan) -> TableFlush:
+    def _replanned(self, plan: FlushPlan) -> TableFlush:
         planned = plan.described()
         if self.request.meter.is_out_of_time:
             return replace(planned, skipped=OUT_OF_TIME)
@@ -269,7 +342,7 @@ class _Flusher:
         while True:
             try:
                 write_id = paths.write_id()
-                with registered(self.database, write_id):
+                with registered(self.writer.database, write_id):
                     return self._flush(plan, planned, write_id)
             except (CommitConflictError, CatalogError) as error:
                 if is_about_lake(error):
@@ -279,10 +352,53 @@ class _Flusher:
             except DuckLakeError as error:
                 return replace(planned, failure=str(error))
 
-    def _flush(self, plan: _FlushPlan, planned: TableFlush, write_id: str) -> TableFlush:
+    def _flush(self, plan: FlushPlan, planned: TableFlush, write_id: str) -> TableFlush:
         """Flush the current inlined data of the table, in one attempt."""
+        writer, written = self.writer, self.writer.write(plan, write_id)
+        change = Change(
+            table=written.table,
+            base=written.base,
+            action=written.action,
+            message=f"{_OPERATION}: {counted(written.rows, 'row')} and {counted(written.deletes, 'delete')} of {planned.table}",
+            commit=self.request.commit,
+            files=written.made,
+        )
+        files = written.action.files
+        return replace(
+            planned,
+            rows=written.rows,
+            ended_rows=sum(file.deletes.delete_count for file in files if file.deletes is not None),
+            deletes=written.deletes,
+            superseded=len(written.action.superseded),
+            files_created=len(files),
+            delete_files_created=len(written.made) - len(files),
+            bytes_written=sum(size for _, size in written.made),
+            snapshot=commit_table(writer.database, writer.info, writer.storage, change),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FlushWriter:
+    """Writes inlined data of tables to files."""
+
+    database: Database
+    info: LakeInfo
+    storage: Storage
+    execution: Execution = field(default_factory=Execution)
+
+    def write(self, plan: FlushPlan, write_id: str, unflushed: Unflushed | None = None) -> WrittenFlush:
+        """Write the current inlined data of a table to files.
+
+        Args:
+            plan: The plan.
+            write_id: Id for the names of the files.
+            unflushed: What to leave in the catalog. Default: nothing.
+
+        Raises:
+            NotFoundError: The table was dropped.
+        """
         with ExitStack() as stack:
-            stored = self._read(plan, stack)
+            stored = self._read(plan, unflushed or Unflushed(), stack)
             state = self._state(stored.table, write_id)
             # A Spark job costs more than the work on fewer rows.
             on_executors = self.execution.spark is not None and stored.num_rows + stored.deletes >= EXECUTOR_ROWS
@@ -290,28 +406,16 @@ class _Flusher:
         files = tuple(file for one in done for file in one.files)
         gathered = tuple(deletes_of for one in done for deletes_of in one.gathered)
         made = [file for one in done for file in one.made()]
-        change = Change(
+        return WrittenFlush(
             table=stored.table,
             base=stored.base,
             action=stored.action(files, gathered),
-            message=f"{_OPERATION}: {counted(stored.num_rows, 'row')} and {counted(stored.deletes, 'delete')} of {planned.table}",
-            commit=self.request.commit,
-            files=tuple((state.directory + path, size) for path, size in made),
-        )
-        snapshot = commit_table(self.database, self.info, self.storage, change)
-        return replace(
-            planned,
             rows=stored.num_rows,
-            ended_rows=sum(file.deletes.delete_count for file in files if file.deletes is not None),
             deletes=stored.deletes,
-            superseded=len(stored.superseded),
-            files_created=len(files),
-            delete_files_created=len(made) - len(files),
-            bytes_written=sum(size for _, size in made),
-            snapshot=snapshot,
+            made=tuple((state.directory + path, size) for path, size in made),
         )
 
-    def _read(self, plan: _FlushPlan, stack: ExitStack) -> _Stored:
+    def _read(self, plan: FlushPlan, unflushed: Unflushed, stack: ExitStack) -> _Stored:
         """Read the current inlined rows and deletes of the table. The rows are available until the stack is closed."""
         with self.database.read() as connection:
             reader = CatalogReader(connection, self.info, self.database.tables)
@@ -330,11 +434,13 @@ class _Flusher:
                     may_be_sorted=self.database.abilities.is_file and not plan.ended_rows,
                     # Only commits end rows.
                     any_ended=plan.ended_rows > 0 or not is_same_snapshot(base, plan.base),
+                    without=unflushed.rows.get(source.inlined.name, frozenset()),
                 )
                 stack.callback(held.close)
                 # Rows that were not read would be deleted with the others.
+                kept = unflushed.rows.get(source.inlined.name, frozenset())
                 all_rows = self.database.tables.inlined_data(source.inlined.name)
-                check_complete(connection, all_rows, held.num_rows, f"inlined rows of {name_of(table)}")
+                check_complete(connection, all_rows, held.num_rows + len(kept), f"inlined rows of {name_of(table)}")
                 if held.num_rows:
                     rows.append((source, held))
             deletes = inlined_deletes_of(reader, table)
@@ -342,6 +448,7 @@ class _Flusher:
                 given = sum(map(len, deletes.values()))
                 every_delete = self.database.tables.inlined_delete(table.id)
                 check_complete(connection, every_delete, given, f"inlined deletes of {name_of(table)}")
+            deletes = {file_id: of_file for file_id, of_file in deletes.items() if file_id not in unflushed.files}
             histories = delete_histories(reader, table, deletes, deletes)
             for history in histories:
                 check_locations(self.info, table, [history.file])
@@ -437,8 +544,9 @@ def hold_rows(
     encrypted: bool,
     may_be_sorted: bool,
     any_ended: bool,
+    without: frozenset[int] = frozenset(),
 ) -> HeldBatches:
-    """Return all rows of a physical table, by row id and snapshot. The caller closes them.
+    """Return the rows of a physical table, by row id and snapshot. The caller closes them.
 
     Args:
         reader: The catalog.
@@ -449,24 +557,24 @@ def hold_rows(
         may_be_sorted: Whether the database probably returns them in order, as it does if no row was updated. Sorting takes half as long as
             reading. If they are not in order, they are read again.
         any_ended: Whether any row may have ended.
+        without: Row ids of live rows to leave out. Default: none.
     """
+    parts = partial(stored_batches, reader, table, source.inlined, source.schema, row_count=row_count, any_ended=any_ended)
     if may_be_sorted:
-        held = _held(reader, table, source, row_count, encrypted=encrypted, ordered=False, any_ended=any_ended)
+        held = _held(parts(ordered=False), without, encrypted=encrypted, ordered=False)
         if held is not None:
             return held
-    held = _held(reader, table, source, row_count, encrypted=encrypted, ordered=True, any_ended=any_ended)
+    held = _held(parts(ordered=True), without, encrypted=encrypted, ordered=True)
     assert held is not None
     return held
 
 
-def _held(
-    reader: CatalogReader, table: TableState, source: InlinedSource, row_count: int, *, encrypted: bool, ordered: bool, any_ended: bool
-) -> HeldBatches | None:
+def _held(batches: Generator[pa.Table, None, None], without: frozenset[int], *, encrypted: bool, ordered: bool) -> HeldBatches | None:
     """Return the rows, None as soon as a row is out of order."""
     held = HeldBatches(HELD_ROWS, encrypted=encrypted)
+    left_out = pa.array(sorted(without), pa.int64())
     last = -1
     try:
-        batches = stored_batches(reader, table, source.inlined, source.schema, row_count=row_count, ordered=ordered, any_ended=any_ended)
         with closing(batches) as parts:
             for part in parts:
                 row_ids = part[ROW_ID].to_numpy()
@@ -474,6 +582,9 @@ def _held(
                     held.close()
                     return None
                 last = row_ids[-1]
+                if without:
+                    is_live = pc.is_null(part[END_SNAPSHOT])
+                    part = part.filter(pc.invert(pc.and_(is_live, pc.is_in(part[ROW_ID], value_set=left_out))))  # noqa: PLW2901
                 for batch in part.to_batches():
                     held.add(batch)
     except BaseException:

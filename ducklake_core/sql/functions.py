@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID
 
 import pyarrow as pa
@@ -36,6 +36,7 @@ from ducklake_core.sql.time_travel import command, keyword, tokens_of
 from ducklake_core.staging.arguments import At, resolve_at
 
 if TYPE_CHECKING:
+    from ducklake_core.catalog.reading.options import StoredOptions
     from ducklake_core.engines.arrow.readable import Readable
     from ducklake_core.format.expressions.predicates import Predicate
     from ducklake_core.format.state import Snapshot
@@ -90,46 +91,6 @@ _DESCRIPTIONS = {
 }
 
 
-class LakeOperations(Protocol):
-    """The methods of :class:`DuckLake` that functions of SQL call."""
-
-    @property
-    def set_option(self) -> Callable[..., Any]:
-        """Set an option."""
-
-    @property
-    def flush_inlined_data(self) -> Callable[..., Any]:
-        """Move inlined rows to files."""
-
-    @property
-    def merge_adjacent_files(self) -> Callable[..., Any]:
-        """Merge small files."""
-
-    @property
-    def rewrite_data_files(self) -> Callable[..., Any]:
-        """Rewrite files without deleted rows."""
-
-    @property
-    def expire_snapshots(self) -> Callable[..., Any]:
-        """Expire snapshots."""
-
-    @property
-    def cleanup_old_files(self) -> Callable[..., Any]:
-        """Delete files that are scheduled for deletion."""
-
-    @property
-    def delete_orphaned_files(self) -> Callable[..., Any]:
-        """Delete files that the catalog does not contain."""
-
-    @property
-    def checkpoint(self) -> Callable[..., Any]:
-        """Run all of these."""
-
-    @property
-    def add_data_files(self) -> Callable[..., Any]:
-        """Add existing files to a table."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
     """Context of function calls.
@@ -137,26 +98,30 @@ class Caller:
     Attributes:
         lake: The lake.
         at: The snapshot that the statement reads.
-        operations: Changes the lake outside of a transaction; None inside of one.
+        operations: The lake or the transaction, whose methods the functions call.
         files: Whether SQL may read files.
         describe: Sets author, message and further information of the transaction; None outside of one.
+        options: The options as the transaction sees them; None outside of one.
     """
 
     lake: LakeContext
+    operations: object
     at: At = None
-    operations: LakeOperations | None = None
     files: bool = False
     describe: Callable[[str | None, str | None, str | None], None] | None = None
+    options: StoredOptions | None = None
 
-    def changing(self, function: str) -> LakeOperations:
-        """Return the operations.
+    def method(self, name: str) -> Callable[..., Any]:
+        """Return the method with the name of a function.
 
         Raises:
-            UnsupportedFeatureError: The statement is part of a transaction.
+            UnsupportedFeatureError: The statement is part of a transaction, which does not have the method.
         """
-        if self.operations is None:
-            raise UnsupportedFeatureError(f"{function} commits by itself, so it cannot be part of a transaction: call it with lake.sql")
-        return self.operations
+        found: Callable[..., Any] | None = getattr(self.operations, name, None)
+        if found is None:
+            function = name.upper() if name == "checkpoint" else f"ducklake_{name}"
+            raise UnsupportedFeatureError(f"{function} commits by itself, so it cannot be part of a transaction. Call it with lake.sql")
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -473,7 +438,7 @@ def _table_info(caller: Caller, _: Arguments) -> Rows:
 
 def _options(caller: Caller, _: Arguments) -> Rows:
     with caller.lake.reader() as reader:
-        for one in scoped_options(reader, resolve_at(reader, caller.at).id):
+        for one in scoped_options(reader, resolve_at(reader, caller.at).id, caller.options):
             yield (one.name, _DESCRIPTIONS.get(one.name), one.value, one.scope.upper(), one.entry)
 
 
@@ -508,27 +473,27 @@ def _feed_source(key: str, kind: FeedKind, given: Arguments, caller: Caller) -> 
 
 
 def _set_option(caller: Caller, given: Arguments) -> Rows:
-    operations = caller.changing("ducklake_set_option")
+    set_option = caller.method("set_option")
     schema, table = given.get("schema"), given.get("table_name")
     scope = {"table": join_name(schema or DEFAULT_SCHEMA, table)} if table is not None else {"schema": schema} if schema is not None else {}
-    operations.set_option(given["option"], given["value"], **scope)
+    set_option(given["option"], given["value"], **scope)
     return ()
 
 
 def _flush(caller: Caller, given: Arguments) -> Rows:
-    result = caller.changing("ducklake_flush_inlined_data").flush_inlined_data(**_scope(given))
-    return [(*_names(one.table), one.rows - one.ended_rows) for one in result.tables if one.snapshot is not None]
+    result = caller.method("flush_inlined_data")(**_scope(given))
+    return [(*_names(one.table), one.rows - one.ended_rows) for one in result.tables if one.skipped is None and one.failure is None]
 
 
 def _merge(caller: Caller, given: Arguments) -> Rows:
     options = {name: given[name] for name in ("max_compacted_files", "min_file_size", "max_file_size") if name in given}
-    result = caller.changing("ducklake_merge_adjacent_files").merge_adjacent_files(**_scope(given), **options)
+    result = caller.method("merge_adjacent_files")(**_scope(given), **options)
     return [(*_names(one.table), one.files_merged, one.files_created) for one in result.tables if one.files_created]
 
 
 def _rewrite(caller: Caller, given: Arguments) -> Rows:
     options = {"delete_threshold": given["delete_threshold"]} if "delete_threshold" in given else {}
-    result = caller.changing("ducklake_rewrite_data_files").rewrite_data_files(**_scope(given), **options)
+    result = caller.method("rewrite_data_files")(**_scope(given), **options)
     return [(*_names(one.table), one.files_rewritten, one.files_created) for one in result.tables if one.files_rewritten]
 
 
@@ -544,23 +509,23 @@ def _names(table: str) -> tuple[str, str]:
 
 
 def _expire(caller: Caller, given: Arguments) -> Rows:
-    operations = caller.changing("ducklake_expire_snapshots")
+    expire = caller.method("expire_snapshots")
     with caller.lake.reader() as reader:
         known = {one.id: one for one in reader.snapshots()}
-    expired = operations.expire_snapshots(**given).snapshot_ids
+    expired = expire(**given).snapshot_ids
     return [_snapshot_row(known[one]) for one in expired if one in known]
 
 
 def _cleanup(caller: Caller, given: Arguments) -> Rows:
-    return [(one.path,) for one in caller.changing("ducklake_cleanup_old_files").cleanup_old_files(**given).files]
+    return [(one.path,) for one in caller.method("cleanup_old_files")(**given).files]
 
 
 def _orphans(caller: Caller, given: Arguments) -> Rows:
-    return [(one.path,) for one in caller.changing("ducklake_delete_orphaned_files").delete_orphaned_files(**given).files]
+    return [(one.path,) for one in caller.method("delete_orphaned_files")(**given).files]
 
 
 def _checkpoint(caller: Caller, _: Arguments) -> Rows:
-    caller.changing("CHECKPOINT").checkpoint()
+    caller.method("checkpoint")()
     return ()
 
 
@@ -572,13 +537,13 @@ def _set_commit_message(caller: Caller, given: Arguments) -> Rows:
 
 
 def _add_files(caller: Caller, given: Arguments) -> Rows:
-    operations = caller.changing("ducklake_add_data_files")
+    add_data_files = caller.method("add_data_files")
     if not caller.files:
         raise UnsupportedFeatureError("SQL cannot read files: pass files=True for ducklake_add_data_files, or call lake.add_data_files")
     options = {
         name: given[name] for name in ("hive_partitioning", "ignore_extra_columns", "allow_missing", "allow_duplicates") if name in given
     }
-    operations.add_data_files(join_name(given.get("schema") or DEFAULT_SCHEMA, given["table_name"]), given["files"], **options)
+    add_data_files(join_name(given.get("schema") or DEFAULT_SCHEMA, given["table_name"]), given["files"], **options)
     return ()
 
 

@@ -127,8 +127,13 @@ class History:
         # table that did not exist yet.
         if state is None or state.schema_version != snapshot.schema_version or state.snapshot_id > snapshot.id:
             return None
-        effective = {name: value for name, value in options.effective(state.schema_id, state.id).items() if name not in LAKE_SETTINGS}
-        return replace(state, snapshot_id=snapshot.id, snapshot_time=snapshot.time, options=effective)
+        return with_options(replace(state, snapshot_id=snapshot.id, snapshot_time=snapshot.time), options)
+
+
+def with_options(state: TableState, options: StoredOptions) -> TableState:
+    """Return a table with its effective options."""
+    effective = options.effective(state.schema_id, state.id)
+    return replace(state, options={name: value for name, value in effective.items() if name not in LAKE_SETTINGS})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

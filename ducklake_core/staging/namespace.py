@@ -11,12 +11,13 @@ from ducklake_core.catalog.reading.definitions import Macro, ViewState, find_vie
 from ducklake_core.catalog.reading.options import StoredOptions
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.catalog.reading.visibility import same_name
-from ducklake_core.commit.actions import Action, CreateMacro, CreateSchema, DropMacro, DropSchema, DropTable, DropView, TagSchema
+from ducklake_core.commit.actions import Action, CreateMacro, CreateSchema, DropMacro, DropSchema, DropTable, DropView, SetOption, TagSchema
 from ducklake_core.errors import AlreadyExistsError, NotFoundError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.files import paths
 from ducklake_core.format.state import SchemaState, Snapshot, TableState
 from ducklake_core.format.types.names import dotted, folded, join_name, parent_schema, schemas_meant, split_name
 from ducklake_core.format.types.text import similar_in_brackets
+from ducklake_core.staging.context import with_options
 from ducklake_core.staging.staged_table import StagedTable, StagedView, as_before, new_schema, new_table
 
 if TYPE_CHECKING:
@@ -123,8 +124,17 @@ class StagedSchemas:
         if value != stored:
             self.definitions.append(TagSchema(schema_id=state.id, name=state.name, key=key, value=value))
 
+    def _set_option(self, action: SetOption) -> None:
+        """Stage an option of the lake or a schema, which replaces an earlier value."""
+        scope = (action.key, action.scope, action.scope_id)
+        others = [one for one in self.definitions if not (isinstance(one, SetOption) and (one.key, one.scope, one.scope_id) == scope)]
+        self.definitions = [*others, action]
+
     def _forget_schema(self, state: SchemaState) -> None:
         """Stage dropping an empty schema."""
+        self.definitions = [
+            one for one in self.definitions if not (isinstance(one, SetOption) and (one.scope, one.scope_id) == ("schema", state.id))
+        ]
         if state.id >= 0:
             self.definitions.append(DropSchema(schema_id=state.id, name=state.name))
         else:
@@ -149,6 +159,10 @@ class StagedCatalog(StagedSchemas):
         base: The base snapshot of the transaction.
         options: Options in the catalog at that time.
         history: Cached states of the base's history.
+
+    Attributes:
+        options: Options, including those that the transaction sets.
+        sets_options: Whether it sets any.
     """
 
     def __init__(self, lake: LakeContext, base: Snapshot, options: StoredOptions, history: History) -> None:
@@ -156,6 +170,7 @@ class StagedCatalog(StagedSchemas):
         self.options = options
         self._history = history
         self._tables: dict[str, StagedTable] = {}
+        self.sets_options = False
         self._touched: dict[str, StagedTable] | None = None
         self._views: dict[str, StagedView] = {}
 
@@ -225,6 +240,8 @@ class StagedCatalog(StagedSchemas):
             with self._lake.reader() as reader:
                 state = reader.table(schema_name, table_name, self.base.id, suggest=suggest)
             self._history.remember(schema_name, table_name, state)
+        if self.sets_options:
+            state = with_options(state, self.options)
         if staged is not None:
             staged.committed, staged.remembered = state, False
             return staged
@@ -276,7 +293,7 @@ class StagedCatalog(StagedSchemas):
             local_id=self._local_id(),
             partition_by=partition_by,
             comment=comment,
-            options=self.options.effective(owner.id if owner.id >= 0 else None),
+            options=self.options.effective(owner.id),
             snapshot_id=self.base.id,
             or_existing=or_existing,
             uuid=uuid,
@@ -285,6 +302,34 @@ class StagedCatalog(StagedSchemas):
         staged = StagedTable(state=state, start=state, committed=None, create=create)
         self._tables[_key(owner.name, name)] = staged
         return staged
+
+    def set_option(self, key: str, value: str | None, *, table: str | None, schema: str | None) -> bool:
+        """Stage an option, which later calls of the transaction follow. Return whether it was set before.
+
+        Args:
+            key: Name in lower case.
+            value: Value as stored; None removes the option.
+            table: Table to set it for; None for the lake or a schema.
+            schema: Schema to set it for; None for the lake or a table.
+
+        Raises:
+            NotFoundError: There is no such table or schema.
+        """
+        staged = None if table is None else self.table(table)
+        owner = None if schema is None else self.schema_called(schema)
+        action = SetOption(key=key, value=value)
+        if staged is not None:
+            action = replace(action, scope="table", scope_id=staged.state.id)
+            staged.options = {**staged.options, key: value}
+        elif owner is not None:
+            action = replace(action, scope="schema", scope_id=owner.id)
+        if staged is None:
+            self._set_option(action)
+        was_set = self.options.is_set(key, action.scope, action.scope_id)
+        self.options, self.sets_options = self.options.changed(key, value, action.scope, action.scope_id), True
+        for other in self.tables:
+            other.state = other.with_options(other.state, self.options)
+        return was_set
 
     def recreate_table(self, owner: SchemaState, name: str, then: TableState, options: Mapping[str, str], first_row_id: int) -> StagedTable:
         """Stage a new table with the definition of an earlier one. Row ids and column ids are kept.

@@ -16,6 +16,7 @@ from ducklake_core.catalog.database.failures import CallRetries
 from ducklake_core.catalog.reading.definitions import ViewState, find_view, macros
 from ducklake_core.catalog.reading.definitions import views as all_views
 from ducklake_core.catalog.reading.maintenance import named_already
+from ducklake_core.catalog.reading.options import delete_option, store_option, stored_options
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.commit.actions import (
     Action,
@@ -25,6 +26,7 @@ from ducklake_core.commit.actions import (
     DropSchema,
     DropTable,
     DropView,
+    SetOption,
     StagedDeleteFile,
     TagSchema,
 )
@@ -54,6 +56,7 @@ from ducklake_core.errors import (
 )
 from ducklake_core.format.changes import parse_changes
 from ducklake_core.format.expressions.predicates import Predicate
+from ducklake_core.format.files import paths
 from ducklake_core.format.files.data_files import WrittenFile
 from ducklake_core.format.files.paths import beginning_of_write, join
 from ducklake_core.format.state import SchemaState, Snapshot, TableState, is_same_snapshot
@@ -68,6 +71,7 @@ from ducklake_core.storage.filesystems import Storage, printable
 from ducklake_core.storage.unfinished import sweep_after_error
 
 if TYPE_CHECKING:
+    from ducklake_core.maintenance.flush import FlushPlan
     from ducklake_core.staging.context import Base, LakeContext
 
 
@@ -136,6 +140,8 @@ class CommitCoordinator:
         self._registration = WriteRegistration(lake.database)
         self._rows = StepExecutor(lake, self._registration)
         self._read = ReadSet()
+        self._flushes: dict[int, FlushPlan] = {}
+        self._flush_paths: list[str] = []
 
     @property
     def is_recent(self) -> bool:
@@ -287,7 +293,7 @@ class CommitCoordinator:
             self.discard()
             self.check_repeated(committed.snapshot)
             return TransactionResult(snapshot=committed.snapshot, repeated=True)
-        self._files.discard_unnamed(path for staged in tables for path in _named(staged))
+        self._files.discard_unnamed((*(path for staged in tables for path in _named(staged)), *self._flush_paths))
         writes = tuple(_result(staged, committed, self.retries.commits.total) for staged in tables if staged.written)
         return TransactionResult(snapshot=committed.snapshot, writes=writes)
 
@@ -301,9 +307,11 @@ class CommitCoordinator:
         """
         is_first_plan = True
         while True:
-            transaction = self._staged(base, definitions, tables, views)
+            transaction = self._staged(base, definitions, tables, views, self._flushed(definitions, tables))
             try:
-                if transaction.actions:
+                if transaction.actions and all(isinstance(action, SetOption) for action in transaction.actions):
+                    self._store_options(transaction.actions)
+                elif transaction.actions:
                     self._files.check_there()
                     return self._committer.commit(transaction)
                 # A later plan has read everything that existed when the block ended.
@@ -328,6 +336,22 @@ class CommitCoordinator:
                     self._check_unseen(before, base, tables, conflict)
                     self._check_reads(before, base, conflict)
                     definitions = self._replan(base, definitions, tables, views, conflict)
+
+    def _store_options(self, actions: Iterable[Action]) -> None:
+        """Store options without a snapshot, because nothing else changes."""
+        from ducklake_core.maintenance.groups import run_write
+
+        def attempt() -> None:
+            with self._lake.database.write() as connection:
+                tables = self._lake.database.tables
+                for action in actions:
+                    assert isinstance(action, SetOption)
+                    if action.value is None:
+                        delete_option(connection, tables, action.key, action.scope, action.scope_id)
+                    else:
+                        store_option(connection, tables, action.key, action.value, action.scope, action.scope_id)
+
+        run_write(attempt, "set the options")
 
     def _find_other_run(self, base: Snapshot, newest: Snapshot) -> Snapshot | None:
         """Return the commit of another run with the same id, between two snapshots.
@@ -434,8 +458,51 @@ class CommitCoordinator:
             message = f"{conflict.message}. {text}. Run the transaction again"
             raise CommitConflictError(message, **conflict.details) from conflict
 
+    def flush(self, plans: Iterable[FlushPlan]) -> None:
+        """Let the commit flush the inlined data of tables."""
+        self._flushes |= {plan.table.id: plan for plan in plans}
+
+    def _flushed(self, definitions: Sequence[Action], tables: Sequence[StagedTable]) -> list[Action]:
+        """Write the committed inlined data of tables to files, except rows and files that the transaction changes itself.
+
+        Written again by each plan, because other writers may have changed the inlined data.
+        """
+        dropped = {action.table_id for action in definitions if isinstance(action, DropTable)}
+        due = [plan for table_id, plan in self._flushes.items() if table_id not in dropped]
+        self._flush_paths = []
+        if not due:
+            return []
+        from ducklake_core.maintenance.flush import FlushWriter, Unflushed
+        from ducklake_core.maintenance.groups import check_made
+
+        lake, staged = self._lake, {one.state.id: one for one in tables}
+        writer = FlushWriter(lake.database, lake.info, lake.storage)
+        actions: list[Action] = []
+        for plan in due:
+            own = staged[plan.table.id].rows if plan.table.id in staged else StagedRows()
+            deletions = own.deletions
+            unflushed = Unflushed(
+                rows={name: frozenset(row_ids) for name, row_ids in deletions.inlined},
+                files=frozenset((*(one.data_file_id for one in own.delete_files), *(one.data_file_id for one in deletions.ended))),
+            )
+            write_id = paths.write_id()
+            self._registration.add(write_id)
+            written = writer.write(plan, write_id, unflushed)
+            made = [path for path, _ in written.made]
+            self._files.add_delete_files(made)
+            self._flush_paths += made
+            check_made(lake.storage, written.made)
+            if not written.is_empty:
+                actions.append(written.action)
+        return actions
+
     def _staged(
-        self, base: Snapshot, definitions: tuple[Action, ...], tables: Sequence[StagedTable], views: Sequence[StagedView]
+        self,
+        base: Snapshot,
+        definitions: tuple[Action, ...],
+        tables: Sequence[StagedTable],
+        views: Sequence[StagedView],
+        flushed: Sequence[Action],
     ) -> CommitRequest:
         everything: tuple[StagedTable | StagedView, ...] = (*tables, *views)
         actions = tuple(action for staged in everything for action in staged.actions())
@@ -444,7 +511,7 @@ class CommitCoordinator:
         return CommitRequest(
             base=base,
             # New macros come last, as in DuckDB.
-            actions=tuple(sorted((*definitions, *actions), key=lambda action: isinstance(action, CreateMacro))),
+            actions=tuple(sorted((*definitions, *actions, *flushed), key=lambda action: isinstance(action, CreateMacro))),
             commit_id=self.commit_id,
             names={staged.state.id: staged.name for staged in tables if staged.committed is not None},
             lookups={staged.state.id: kinds for staged in tables if (kinds := staged.lookups)},
@@ -480,8 +547,18 @@ class CommitCoordinator:
         """
         with self._lake.reader() as reader:
             definitions = rebase_definitions(definitions, tables, reader, base, conflict)
+            own_options = [action for action in definitions if isinstance(action, SetOption)]
+            options = None
+            if own_options or any(staged.options for staged in tables):
+                options = stored_options(reader.connection, reader.catalog)
+                for action in own_options:
+                    options = options.changed(action.key, action.value, action.scope, action.scope_id)
             for staged in tables:
-                rebase_table(staged, current_state(reader, staged, base, conflict), conflict)
+                current = current_state(reader, staged, base, conflict)
+                if options is not None:
+                    staged.start = staged.with_options(staged.start, options)
+                    current = None if current is None else staged.with_options(current, options)
+                rebase_table(staged, current, conflict)
             for view in views:
                 rebase_view(view, reader, base, conflict)
             check_names(definitions, tables, views, reader, base, conflict)
@@ -581,6 +658,12 @@ def rebase_definitions(
                 if schema_id >= 0 and (existing is None or existing.id != schema_id):
                     raise conflict
                 remaining.append(action if existing is None else replace(action, schema_id=existing.id))
+            case SetOption(scope_id=scope_id):
+                owner = None if scope_id is None else used.get(scope_id)
+                # The schema was dropped.
+                if scope_id is not None and scope_id >= 0 and scope_id not in ids:
+                    raise conflict
+                remaining.append(action if owner is None else replace(action, scope_id=owner.id))
             case DropTable() | DropView() | DropMacro() | DropSchema() if _is_there(action, reader, base, known):
                 # Another writer has added to the schema, and the drop must not remove objects that the caller has never seen.
                 if isinstance(action, DropSchema) and any(entry not in dropped for entry in _entries(action, reader, base, known.values())):

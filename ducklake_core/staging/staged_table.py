@@ -22,6 +22,7 @@ from ducklake_core.commit.actions import (
     EndInlined,
     InlineDeletes,
     InsertInlined,
+    SetOption,
 )
 from ducklake_core.commit.alterations import (
     Alteration,
@@ -48,9 +49,11 @@ from ducklake_core.format.types.data_types import Field, StructType, children_of
 from ducklake_core.format.types.names import folded, join_name, split_path
 from ducklake_core.format.types.schema import Schema, check_names, check_reserved, with_ids
 from ducklake_core.format.versions import DEFAULT_VERSION, FormatVersion
+from ducklake_core.staging.context import with_options
 from ducklake_core.staging.staged_rows import StagedFile, StagedInlined, StagedRows
 
 if TYPE_CHECKING:
+    from ducklake_core.catalog.reading.options import StoredOptions
     from ducklake_core.engines.arrow.merge import ChangeRequest, MergeSource
     from ducklake_core.engines.frame import Frame
     from ducklake_core.format.expressions.conditions import Column, Condition
@@ -179,6 +182,7 @@ class StagedTable:
         written: Whether any call wrote to it.
         remembered: Whether ``committed`` comes from the cache, which suffices for appends only (context.py).
         guarded: Whether every change by another writer is a conflict.
+        options: Options that are set for the table, in their stored form; None for removed ones.
     """
 
     state: TableState
@@ -194,6 +198,7 @@ class StagedTable:
     written: bool = False
     remembered: bool = False
     guarded: bool = False
+    options: Mapping[str, str | None] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -214,6 +219,12 @@ class StagedTable:
         # Plain appends have none, so they never conflict with each other.
         whole: frozenset[Lookup] = frozenset(("definition", "rows")) if self.guarded else frozenset()
         return whole | frozenset(lookup for step in self.steps if (lookup := _lookup(step)) is not None)
+
+    def with_options(self, state: TableState, options: StoredOptions) -> TableState:
+        """Return a state of the table with its effective options: given ones of the lake and its schema, and its own."""
+        for key, value in (*(self.create.options if self.create is not None else ()), *self.options.items()):
+            options = options.changed(key, value, "table", state.id)
+        return with_options(state, options)
 
     def alteration(
         self,
@@ -289,6 +300,8 @@ class StagedTable:
             yield InlineDeletes(table_id=table_id, files=deletions.inlined_deletes)
         if deletions.inlined:
             yield EndInlined(table_id=table_id, rows=deletions.inlined)
+        for key, value in self.options.items():
+            yield SetOption(key=key, value=value, scope="table", scope_id=table_id)
 
     def mapped(self) -> dict[int, tuple[int, NameMapping]]:
         """Return the name mapping of each file of another writer with its id, by file id. New mappings have an id below 0."""

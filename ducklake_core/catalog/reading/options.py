@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from sqlalchemy import Connection, Select, delete, func, insert, select
+from sqlalchemy import ColumnElement, Connection, Select, and_, delete, func, insert, select
 
 from ducklake_core.catalog.database.tables import CatalogTables
 from ducklake_core.catalog.reading.completeness import complete_rows
@@ -50,14 +50,21 @@ def delete_option(
         scope: ``schema`` or ``table``; None for the lake.
         scope_id: Id of the schema or table; None for the lake.
     """
-    metadata = tables["metadata"]
-    same_scope = metadata.c.scope.is_(None) if scope is None else metadata.c.scope == scope
-    same_id = metadata.c.scope_id.is_(None) if scope_id is None else metadata.c.scope_id == scope_id
-    # DuckDB reads keys without regard to case, and any client may have stored another spelling.
-    same_key = func.lower(metadata.c.key) == key
-    was_set = connection.execute(select(metadata.c.key).where(same_key, same_scope, same_id)).first() is not None
-    connection.execute(delete(metadata).where(same_key, same_scope, same_id))
+    condition = same_option(tables, key, scope, scope_id)
+    was_set = connection.execute(select(tables["metadata"].c.key).where(condition)).first() is not None
+    connection.execute(delete(tables["metadata"]).where(condition))
     return was_set
+
+
+def same_option(tables: CatalogTables, key: str, scope: str | None, scope_id: int | None) -> ColumnElement[bool]:
+    """Return the condition for the rows of an option in one scope; see :func:`delete_option` for the parameters."""
+    metadata = tables["metadata"]
+    return and_(
+        # DuckDB reads keys without regard to case, and any client may have stored another spelling.
+        func.lower(metadata.c.key) == key,
+        metadata.c.scope.is_(None) if scope is None else metadata.c.scope == scope,
+        metadata.c.scope_id.is_(None) if scope_id is None else metadata.c.scope_id == scope_id,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +76,15 @@ class StoredOptions:
     def is_same(self, other: StoredOptions) -> bool:
         """Return whether both contain the same options, in any order, because a database may return rows in another order each time."""
         return self.rows == other.rows or frozenset(self.rows) == frozenset(other.rows)
+
+    def is_set(self, key: str, scope: str | None, scope_id: int | None) -> bool:
+        """Return whether an option is set in one scope."""
+        return any((other, *of) == (key, scope, scope_id) for other, _, *of in self.rows)
+
+    def changed(self, key: str, value: str | None, scope: str | None, scope_id: int | None) -> StoredOptions:
+        """Return the options with another value of one option in one scope; None removes it."""
+        others = tuple(row for row in self.rows if (row[0], *row[2:]) != (key, scope, scope_id))
+        return StoredOptions(others if value is None else (*others, (key, value, scope, scope_id)))
 
     def effective(self, schema_id: int | None = None, table_id: int | None = None) -> dict[str, str]:
         """Return the effective options of the lake, a schema or a table. The table overrides the schema, which overrides the lake.
@@ -100,12 +116,19 @@ class ScopedOption:
     entry: str | None = None
 
 
-def scoped_options(reader: CatalogReader, snapshot_id: int) -> list[ScopedOption]:
-    """Return every stored option with the name of its schema or table at a snapshot, by option name."""
+def scoped_options(reader: CatalogReader, snapshot_id: int, options: StoredOptions | None = None) -> list[ScopedOption]:
+    """Return every option with the name of its schema or table at a snapshot, by option name.
+
+    Args:
+        reader: The catalog.
+        snapshot_id: The snapshot.
+        options: The options. Default: those that are stored.
+    """
     schemas = {schema.id: schema.name for schema in reader.schemas(snapshot_id)}
     tables = {table_id: join_name(*name) for table_id, name in reader.table_names(snapshot_id).items()}
     found: list[ScopedOption] = []
-    for name, value, scope, scope_id in stored_options(reader.connection, reader.catalog).rows:
+    options = options or stored_options(reader.connection, reader.catalog)
+    for name, value, scope, scope_id in options.rows:
         match scope:
             case None:
                 found.append(ScopedOption(name=name, value=value, scope="global"))

@@ -20,6 +20,7 @@ from sqlalchemy import (
     insert,
     inspect,
     literal,
+    or_,
     select,
     tuple_,
     update,
@@ -31,6 +32,7 @@ from ducklake_core.catalog.changes import (
     CatalogChange,
     CopyRows,
     CreateInlinedTable,
+    DeleteOption,
     DeleteRows,
     EndInlinedRows,
     InlinedChange,
@@ -50,6 +52,7 @@ from ducklake_core.catalog.database.tables import CatalogTables, inlined_deletes
 from ducklake_core.catalog.inlined.ddl import physical_table
 from ducklake_core.catalog.inlined.write import insert_inlined_rows, insert_positions
 from ducklake_core.catalog.reading.integrity_scan import in_the_making, known_tables, newest_counters, registered_names
+from ducklake_core.catalog.reading.options import same_option
 from ducklake_core.catalog.reading.running_writes import OWN_PREFIX, WRITE_PREFIX, read_running_writes
 from ducklake_core.catalog.writing.head import chunks, conditions_of
 from ducklake_core.errors import CatalogError
@@ -92,6 +95,8 @@ def apply_changes(statements: Statements, database: Database, changes: Iterable[
                 _update_each(statements, tables[name], key, tables.fitting(name, rows))
             case DeleteRows(table=name, where=where):
                 _delete(statements, tables[name], where)
+            case DeleteOption(key=key, scope=scope, scope_id=scope_id):
+                _run(statements, delete(tables["metadata"]).where(same_option(tables, key, scope, scope_id)))
             case _:
                 _change_inlined(statements, database, change)
 
@@ -157,7 +162,7 @@ def _change_inlined(statements: Statements, database: Database, change: InlinedC
             inlined = tables.inlined_data(name)
             # Databases in files empty a table at once if DELETE has no condition. On a server other writers may add rows meanwhile.
             empties = is_all and database.abilities.is_file
-            _run(statements, delete(inlined) if empties else delete(inlined).where(inlined.c.begin_snapshot <= until))
+            _run(statements, delete(inlined) if empties else delete(inlined).where(*_flushed(inlined, until)))
         case RemoveInlinedDeletes(table_id=table_id, file_ids=file_ids, until=until):
             deletes = tables.inlined_delete(table_id)
             for condition in _conditions(deletes, {"file_id": file_ids}):
@@ -166,6 +171,11 @@ def _change_inlined(statements: Statements, database: Database, change: InlinedC
             _unregister_empty(statements, database, change)
         case _:
             assert_never(change)
+
+
+def _flushed(inlined: Table, until: int) -> list[ColumnElement[bool]]:
+    """Return the conditions for the rows that :class:`RemoveInlinedRows` deletes."""
+    return [inlined.c.begin_snapshot <= until, or_(inlined.c.end_snapshot.is_(None), inlined.c.end_snapshot <= until)]
 
 
 def _unregister_empty(statements: Statements, database: Database, change: UnregisterInlinedTable) -> None:
@@ -308,7 +318,7 @@ def _rows_to_lock(database: Database, changes: Iterable[CatalogChange]) -> Itera
                 yield from (_locking(inlined, condition) for condition in _conditions(inlined, {"row_id": row_ids, "end_snapshot": None}))
             case RemoveInlinedRows(table_name=name, until=until):
                 inlined = tables.inlined_data(name)
-                yield _locking(inlined, [inlined.c.begin_snapshot <= until])
+                yield _locking(inlined, _flushed(inlined, until))
             case UpdateEach(table=name, key=key, rows=rows):
                 columns = tuple_(*(tables[name].c[column] for column in key))
                 for chunk in chunks(tuple(row[column] for column in key) for row in rows):
