@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pds
 from pyarrow.fs import FileSystemHandler, PyFileSystem
 
-from ducklake_core.engines.arrow.readable import with_narrow_decimals
+from ducklake_core.engines.arrow.readable import with_polars_types
 from ducklake_core.errors import UnsupportedFeatureError
 from ducklake_core.format.expressions.predicates import (
     ColumnReference,
@@ -385,7 +385,7 @@ def lazy_polars(polars: ModuleType, columns: Schema, schema: pa.Schema, read: Re
         # Polars filters after the limit, so that a limited scan must not filter before.
         pushed = condition is not None and limit is None and known is not None
         predicate = predicate_of(_parsed_polars(polars, condition, schema.names), known) if pushed and known is not None else None
-        reader = with_narrow_decimals(read(wanted or schema.names[:1], predicate))
+        reader = with_polars_types(read(wanted or schema.names[:1], predicate))
         for batch in reader:
             frame = polars.DataFrame(batch)
             if limit is not None:
@@ -396,7 +396,7 @@ def lazy_polars(polars: ModuleType, columns: Schema, schema: pa.Schema, read: Re
                 return
 
     nothing = pa.RecordBatchReader.from_batches(schema, iter(()))
-    types = polars.DataFrame(with_narrow_decimals(nothing).read_all()).schema
+    types = polars.DataFrame(with_polars_types(nothing).read_all()).schema
     frame: pl.LazyFrame = register_io_source(frames, schema=types, is_pure=True, explain_name=name)
     return frame
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from html import escape
 from importlib import import_module
@@ -12,7 +12,6 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ducklake_core.errors import DuckLakeError, UnsupportedFeatureError, UsageError
 from ducklake_core.format import arguments
@@ -44,9 +43,12 @@ _ELSEWHERE = {
 """Methods of :class:`Readable` by the names that DuckDB, PyIceberg and Polars give them."""
 _WIDEST = 38
 
+_DURATION = pa.duration("us")
+_DAY = 86_400_000_000
+"""Microseconds of a day."""
+
 _BACKENDS = ("numpy", "numpy_nullable", "pyarrow")
-_LARGEST_EXACT = 2**53
-"""Up to here a float of 64 bits holds every whole number."""
+_NOT_CONVERTED = (ValueError, OverflowError, pa.ArrowException)
 
 
 @arguments.none_means_default
@@ -96,6 +98,8 @@ class Readable(ABC):
             dtype_backend: ``"numpy"`` converts integers with NULLs to floats. ``"numpy_nullable"`` and ``"pyarrow"`` use types that hold
                 NULL, as in pandas' own readers. Default: ``"numpy"``.
 
+        Intervals without months become durations, in which a day has 24 hours; a column with other intervals has ``DateOffset`` objects.
+
         Raises:
             UsageError: A column of integers has NULLs and a number that no float represents. Use another ``dtype_backend``.
             UnsupportedFeatureError: A date is before the year 1 or after 9999, or a time is 24:00:00. Use ``"pyarrow"``.
@@ -106,25 +110,25 @@ class Readable(ABC):
     def to_polars(self) -> pl.DataFrame:
         """Return all rows as a Polars frame.
 
-        Integers of 128 bits come as decimals of 38 digits.
+        Integers of 128 bits come as decimals of 38 digits, and intervals as durations, in which a day has 24 hours.
 
         Raises:
-            UnsupportedFeatureError: Polars is not installed or older than 2.0, or has no type for the values of a column.
+            UnsupportedFeatureError: Polars is not installed or older than 2.0, or has no type for the values of a column, such as intervals
+                of months.
         """
 
         polars = _polars("to_polars")
         reader = self.to_reader()
-        check_intervals(reader.schema, "polars")
-        narrow = with_narrow_decimals(reader)
-        # Polars replaces errors of a stream that it reads by its own; a narrowed stream, which may raise, is read here.
-        frame: pl.DataFrame = polars.DataFrame(reader if narrow is reader else narrow.read_all())
+        converted = with_polars_types(reader)
+        # Polars replaces errors of a stream that it reads by its own; a converted stream, which may raise, is read here.
+        frame: pl.DataFrame = polars.DataFrame(reader if converted is reader else converted.read_all())
         return frame
 
     def to_polars_lazy(self) -> pl.LazyFrame:
         """Return the rows as a lazy frame of Polars, which reads the columns that a query needs, in batches, each time it runs.
 
         Comparisons with constants, ``is_in``, ``is_between``, ``is_null``, ``starts_with`` and their combinations skip files, as in
-        ``where``; Polars evaluates all conditions. Integers of 128 bits come as decimals of 38 digits.
+        ``where``; Polars evaluates all conditions. Integers of 128 bits come as decimals of 38 digits, and intervals as durations.
 
         Raises:
             UnsupportedFeatureError: Polars is not installed or older than 2.0, or has no type for a column.
@@ -133,7 +137,6 @@ class Readable(ABC):
         from ducklake_core.engines.arrow.pushdown import lazy_polars
 
         columns, schema = self._lazy_columns()
-        check_intervals(schema, "polars")
         return lazy_polars(polars, columns, schema, self._selected, repr(self))
 
     def to_dataset(self) -> pds.Dataset:
@@ -300,16 +303,38 @@ def with_narrow_decimals(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
     Raises:
         UnsupportedFeatureError: While it is read, a value of 39 digits.
     """
-    return _with_types(reader, pa.decimal128(_WIDEST, 0))
+    return _with_types(reader, _narrow)
+
+
+def with_polars_types(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
+    """Return the rows with narrow decimals, and durations in place of intervals.
+
+    Raises:
+        UnsupportedFeatureError: A column has intervals inside another type; or, while it is read, a value of 39 digits, or an interval
+            that has months.
+    """
+    for field in reader.schema:
+        if not pa.types.is_interval(field.type) and _has_interval(field.type):
+            message = f"column {field.name!r} has intervals inside lists, structs or maps, for which Polars has no type. Use to_arrow()"
+            raise UnsupportedFeatureError(message, column=field.name)
+    return _with_types(reader, lambda kind: _DURATION if pa.types.is_interval(kind) else _narrow(kind))
 
 
 def with_integer_strings(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
     """Return the rows with 128-bit integers as strings: no other type that Arrow and DuckDB share holds 39 digits."""
-    return _with_types(reader, pa.string())
+    return _with_types(reader, lambda kind: pa.string() if _is_wide(kind) else kind)
 
 
-def _with_types(reader: pa.RecordBatchReader, wanted: ArrowType) -> pa.RecordBatchReader:
-    schema = pa.schema([field.with_type(_replaced(field.type, wanted)) for field in reader.schema], reader.schema.metadata)
+def _is_wide(kind: ArrowType) -> bool:
+    return bool(pa.types.is_decimal256(kind)) and not kind.scale
+
+
+def _narrow(kind: ArrowType) -> ArrowType:
+    return pa.decimal128(_WIDEST, 0) if _is_wide(kind) else kind
+
+
+def _with_types(reader: pa.RecordBatchReader, replace: Callable[[ArrowType], ArrowType]) -> pa.RecordBatchReader:
+    schema = pa.schema([_replaced_field(field, replace) for field in reader.schema], reader.schema.metadata)
     if schema.types == reader.schema.types:
         return reader
 
@@ -322,18 +347,6 @@ def _with_types(reader: pa.RecordBatchReader, wanted: ArrowType) -> pa.RecordBat
     return pa.RecordBatchReader.from_batches(schema, batches())
 
 
-def check_intervals(schema: pa.Schema, library: str) -> None:
-    """Reject columns of intervals, also inside other types.
-
-    Raises:
-        UnsupportedFeatureError: There is such a column.
-    """
-    for field in schema:
-        if _has_interval(field.type):
-            message = f"column {field.name!r} has intervals, but {library} has no type for them. Leave the column out, or use to_arrow()"
-            raise UnsupportedFeatureError(message, column=field.name)
-
-
 def _has_interval(kind: ArrowType) -> bool:
     if pa.types.is_interval(kind):
         return True
@@ -343,6 +356,12 @@ def _has_interval(kind: ArrowType) -> bool:
 def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
     if column.type == field.type:
         return column
+    if pa.types.is_interval(column.type):
+        found = _durations(column)
+        if found is None:
+            message = f"column {field.name!r} has intervals of months or of more than 290,000 years, for which Polars has no type. "
+            raise UnsupportedFeatureError(message + "Use to_arrow()", column=field.name)
+        return found
     try:
         return column.cast(field.type)
     except pa.ArrowInvalid as error:
@@ -350,22 +369,31 @@ def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
         raise UnsupportedFeatureError(message, column=field.name) from error
 
 
-def _replaced(kind: ArrowType, wanted: ArrowType) -> ArrowType:
-    """Return a type with another one in place of 128-bit integers, at any depth."""
+def _durations(intervals: pa.Array) -> pa.Array | None:
+    """Return intervals as durations, with days of 24 hours; None if one has months or is longer than a duration can be."""
+    values = intervals.to_pylist()
+    if any(value.months for value in values if value is not None):
+        return None
+    try:
+        return pa.array([None if value is None else value.days * _DAY + value.nanoseconds // 1000 for value in values], _DURATION)
+    except (OverflowError, pa.ArrowInvalid):
+        return None
+
+
+def _replaced(kind: ArrowType, replace: Callable[[ArrowType], ArrowType]) -> ArrowType:
+    """Return a type with other ones in place of some, at any depth."""
     types = pa.types
-    if types.is_decimal256(kind) and not kind.scale:
-        return wanted
     if types.is_list(kind):
-        return pa.list_(_replaced_field(kind.value_field, wanted))
+        return pa.list_(_replaced_field(kind.value_field, replace))
     if types.is_struct(kind):
-        return pa.struct([_replaced_field(kind.field(place), wanted) for place in range(kind.num_fields)])
+        return pa.struct([_replaced_field(kind.field(place), replace) for place in range(kind.num_fields)])
     if types.is_map(kind):
-        return pa.map_(_replaced_field(kind.key_field, wanted), _replaced_field(kind.item_field, wanted))
-    return kind
+        return pa.map_(_replaced_field(kind.key_field, replace), _replaced_field(kind.item_field, replace))
+    return replace(kind)
 
 
-def _replaced_field(field: pa.Field, wanted: ArrowType) -> pa.Field:
-    return field.with_type(_replaced(field.type, wanted))
+def _replaced_field(field: pa.Field, replace: Callable[[ArrowType], ArrowType]) -> pa.Field:
+    return field.with_type(_replaced(field.type, replace))
 
 
 class NarrowStream:
@@ -384,21 +412,48 @@ def pandas_frame(table: pa.Table, dtype_backend: DtypeBackend) -> pd.DataFrame:
     if dtype_backend not in _BACKENDS:
         raise UsageError(f"dtype_backend must be one of {', '.join(_BACKENDS)}, not {shown(dtype_backend)}", parameter="dtype_backend")
     pd = _optional("pandas", "to_pandas", "pip install 'ducklake-dagster[pandas]'")
+    table = _with_columns(table, map(_pandas_intervals, table.columns))
     if dtype_backend == "numpy":
-        _check_exact(table)
-        return _converted(table, None)
+        return _converted(_with_columns(table, map(_pandas_integers, table.column_names, table.columns)), None)
     if dtype_backend == "pyarrow":
-        # ArrowDtype of an extension type has no arithmetic in pandas: columns get the type of its storage.
-        return table.to_pandas(types_mapper=pd.ArrowDtype)
+        # ArrowDtype of an extension type has no arithmetic in pandas, so columns get the type of its storage. pandas cannot print one of
+        # intervals, which become objects.
+        return _converted(table, lambda kind: None if pa.types.is_interval(kind) else pd.ArrowDtype(kind))
     nullable = {pa.from_numpy_dtype(kind.type): kind for kind in _nullable_numbers()}
     nullable |= {pa.bool_(): pd.BooleanDtype(), pa.string(): pd.StringDtype()}
     return _converted(table, nullable.get)
 
 
+def _with_columns(table: pa.Table, columns: Iterable[pa.ChunkedArray]) -> pa.Table:
+    converted = list(columns)
+    fields = [field.with_type(column.type) for field, column in zip(table.schema, converted, strict=True)]
+    return pa.table(converted, schema=pa.schema(fields, table.schema.metadata))
+
+
+def _pandas_intervals(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return intervals without months as durations; pyarrow makes objects of pandas of the others."""
+    if not pa.types.is_interval(column.type):
+        return column
+    chunks = [_durations(chunk) for chunk in column.chunks]
+    return column if None in chunks else pa.chunked_array(chunks, _DURATION)
+
+
+def _pandas_integers(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return integers with NULL as floats."""
+    if not column.null_count or not pa.types.is_integer(column.type):
+        return column
+    try:
+        return column.cast(pa.float64())
+    except pa.ArrowInvalid as error:
+        message = f"column {name!r} has NULLs and integers beyond 2^53, which pandas would round to floats. Pass "
+        raise UsageError(message + "dtype_backend='numpy_nullable' or 'pyarrow'", column=name) from error
+
+
 def _converted(table: pa.Table, types_mapper: Callable[[Any], Any] | None) -> pd.DataFrame:
     try:
-        return table.to_pandas(types_mapper=types_mapper)
-    except (ValueError, OverflowError, pa.ArrowException) as error:
+        # Integers inside lists and structs stay integers where there are NULLs.
+        return table.to_pandas(types_mapper=types_mapper, integer_object_nulls=True)
+    except _NOT_CONVERTED as error:
         name = next(name for name in table.column_names if not _converts(table.select([name]), types_mapper))
         message = f"column {name!r} does not fit this form of pandas frame ({error}). Pass dtype_backend='pyarrow', or use to_arrow()"
         raise UnsupportedFeatureError(message, column=name) from error
@@ -407,7 +462,7 @@ def _converted(table: pa.Table, types_mapper: Callable[[Any], Any] | None) -> pd
 def _converts(table: pa.Table, types_mapper: Callable[[Any], Any] | None) -> bool:
     try:
         table.to_pandas(types_mapper=types_mapper)
-    except (ValueError, OverflowError, pa.ArrowException):
+    except _NOT_CONVERTED:
         return False
     return True
 
@@ -418,27 +473,3 @@ def _nullable_numbers() -> Iterator[Any]:
     yield from (pd.Int8Dtype(), pd.Int16Dtype(), pd.Int32Dtype(), pd.Int64Dtype())
     yield from (pd.UInt8Dtype(), pd.UInt16Dtype(), pd.UInt32Dtype(), pd.UInt64Dtype())
     yield from (pd.Float32Dtype(), pd.Float64Dtype())
-
-
-def _check_exact(table: pa.Table) -> None:
-    """Check that whole numbers in a column with NULL survive the conversion to float."""
-    for name, column in zip(table.column_names, table.columns, strict=True):
-        for chunk in column.chunks:
-            for numbers in _numbers_as_floats(chunk, has_nulls=bool(column.null_count)):
-                found = pc.min_max(numbers).as_py()
-                if found["min"] is not None and max(-found["min"], found["max"]) > _LARGEST_EXACT:
-                    raise UsageError(
-                        f"column {name!r} has NULLs and integers beyond 2^53, which pandas would round to floats. Pass "
-                        "dtype_backend='numpy_nullable' or 'pyarrow'",
-                        column=name,
-                    )
-
-
-def _numbers_as_floats(values: pa.Array[Any], *, has_nulls: bool) -> Iterator[pa.Array[Any]]:
-    """Yield whole numbers of 64 bits that pandas holds as floats: of a column with NULLs, and of lists with them; structs become dicts."""
-    if values.type in (pa.int64(), pa.uint64()):
-        if has_nulls:
-            yield values
-    elif pa.types.is_list(values.type) or pa.types.is_large_list(values.type):
-        inner = values.flatten()
-        yield from _numbers_as_floats(inner, has_nulls=bool(inner.null_count))
