@@ -238,7 +238,7 @@ class PolarsHandler(ArrowHandler):
 
 
 class LazyPolarsHandler(PolarsHandler):
-    """Write and load polars.LazyFrame. It is collected when it is written, and made from rows in memory when it is loaded."""
+    """Write polars.LazyFrame in batches; load one that reads the columns and files that its query needs, at the input's snapshot."""
 
     name = "polars_lazy"
 
@@ -248,16 +248,12 @@ class LazyPolarsHandler(PolarsHandler):
 
     gives = takes
 
-    def opened(self, frame: pl.LazyFrame) -> Any:
-        """Return its rows as a pyarrow Table."""
-        return super().opened(frame.collect())
-
-    def load(self, rows: Rows, session: Callable[[], Any]) -> pl.LazyFrame:
-        """Return all rows, in memory."""
-        return super().load(rows, session).lazy()
+    def load(self, rows: Rows, _session: Callable[[], Any]) -> pl.LazyFrame:
+        """Return a lazy frame."""
+        return rows.to_polars_lazy()
 
     def empty(self, rows: pa.Table, session: Callable[[], Any]) -> pl.LazyFrame:
-        """Return a frame without rows."""
+        """Return a lazy frame without rows."""
         return super().empty(rows, session).lazy()
 
 

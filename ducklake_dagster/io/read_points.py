@@ -281,13 +281,21 @@ class AllRowsAsInserts:
 
     def to_pandas(self) -> pd.DataFrame:
         """Return the rows, in memory."""
-        return self.to_arrow().to_pandas()
+        from ducklake_core.engines.arrow.readable import pandas_frame
+
+        return pandas_frame(self.to_arrow(), "numpy")
 
     def to_polars(self) -> pl.DataFrame:
         """Return the rows, in memory."""
         import polars as pl
 
-        return pl.DataFrame(self.to_arrow())
+        from ducklake_core.engines.arrow.readable import with_polars_types
+
+        return pl.DataFrame(with_polars_types(self.to_reader()).read_all())
+
+    def to_polars_lazy(self) -> pl.LazyFrame:
+        """Return the rows, in memory."""
+        return self.to_polars().lazy()
 
     def to_spark(self, session: SparkSession) -> DataFrame:
         """Return the rows as a lazy frame."""

@@ -163,6 +163,19 @@ def test_one_frame_per_partition(run: Run, lake_resource: DuckLakeResource, fram
     assert next(one for one in found if isinstance(one, list)) == [int(key in ("2026-03-28", "2026-03-29")) for key in rows]
 
 
+def test_a_lazy_polars_input_reads_one_snapshot_when_its_query_runs(run: Run, lake_resource: DuckLakeResource) -> None:
+    lake_resource.connect().write("numbers", rows_of([28, 29]))
+
+    @dg.asset
+    def later(numbers: pl.LazyFrame) -> pl.LazyFrame:
+        lake_resource.connect().table("numbers").append(rows_of([30]))
+        assert "numbers" in numbers.explain(), "the plan reads the table"
+        return numbers.filter(pl.col("n") > 28).select("n")
+
+    run([dg.AssetSpec("numbers"), later], selection=[later])
+    assert lake_resource.connect().table("later").to_arrow().to_pylist() == [{"n": 29}]
+
+
 def test_one_frame_per_partition_needs_partitions(run: Run, lake_resource: DuckLakeResource) -> None:
     lake_resource.connect().write("numbers", rows_of([28]))
 
