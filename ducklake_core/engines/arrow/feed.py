@@ -15,6 +15,7 @@ from ducklake_core.engines.arrow.read import read_chosen, read_inlined
 from ducklake_core.errors import UsageError
 from ducklake_core.format.expressions.predicates import Predicate
 from ducklake_core.format.types.schema import Schema
+from ducklake_core.format.types.text import shown
 from ducklake_core.planning.plan import (
     CHANGE_TYPE,
     DELETE,
@@ -295,7 +296,7 @@ def newest_changes(changes: pa.Table, on: Sequence[str], removed: str) -> pa.Tab
     added = keys.filter(pc.invert(is_removed)).group_by([*on, "\0order"]).aggregate([([], "count_all")])
     repeated = added.filter(pc.greater(added.column("count_all"), 1))
     if repeated.num_rows:
-        key = ", ".join(f"{name} = {repeated.column(name)[0].as_py()!r}" for name in on)
+        key = ", ".join(f"{name} = {shown(repeated.column(name)[0].as_py())}" for name in on)
         raise UsageError(f"one snapshot of the changes has several rows with {key}. Choose key columns that are unique", columns=tuple(on))
     ascending = pc.sort_indices(keys, [("\0order", "ascending")])
     numbered = keys.select(list(on)).take(ascending).append_column("\0row", ascending)

@@ -291,7 +291,7 @@ def check_row_constraint(data: pa.RecordBatch | pa.Table, state: WriteState, row
     by_id = state.schema.by_id()
     named = pruning.columns(row_constraint)
     columns = [c.name for c in state.schema if named & {node.id for node in c.walk()}] or [by_id[i].name for i in named]
-    values = ", ".join(f"{name} = {row.column(name)[0].as_py()!r}" for name in columns)
+    values = ", ".join(f"{name} = {shown(row.column(name)[0].as_py())}" for name in columns)
     raise UsageError(
         f"cannot write to {state.table}: the row with {values} does not satisfy the condition of the overwrite, "
         f"{to_sql(row_constraint, 'duckdb')}. Filter the data, or change the condition",

@@ -6,10 +6,12 @@ import calendar
 import re
 from collections.abc import Iterable
 from dataclasses import MISSING, Field, fields
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
 from difflib import get_close_matches
 from fractions import Fraction
 from typing import Any
+from uuid import UUID
 
 from ducklake_core.errors import UsageError
 
@@ -49,6 +51,8 @@ _PART = re.compile(
 _SECONDS_ALONE = re.compile(r"\d{1,18}(?:\.\d{0,18})?", re.ASCII)
 
 _LONGEST = 120
+_READABLE = (date, time, timedelta, Decimal, UUID)
+"""Values whose string form is shorter than their Python expression and as clear."""
 _LONGEST_LINE = 200
 _MAX_ITEMS = 5
 
@@ -166,11 +170,11 @@ def _too_long(text: str) -> UsageError:
 def shown(value: object) -> str:
     """Return a value for a message, however long its text is, and even when it has none.
 
-    >>> shown("a"), shown(10**5000)
-    ("'a'", 'a value of type int')
+    >>> shown("a"), shown(date(2026, 1, 31)), shown(10**5000)
+    ("'a'", '2026-01-31', 'a value of type int')
     """
     try:
-        text = repr(value)
+        text = str(value) if isinstance(value, _READABLE) else repr(value)
     except Exception:  # noqa: BLE001 - a number of too many digits, or an object of anybody's class
         return f"a value of type {type(value).__qualname__}"
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
