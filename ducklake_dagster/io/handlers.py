@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ducklake_core import ChangeFeed, Scan, View
-    from ducklake_dagster.io.read_points import AllRowsAsInserts
+    from ducklake_dagster.io.initial_rows import AllRowsAsInserts
     from ducklake_dagster.partitions.predicates import SlicePredicate
 
     Rows: TypeAlias = Scan | ChangeFeed | View | AllRowsAsInserts

@@ -12,12 +12,8 @@ from ducklake_core.errors import NotFoundError, UsageError
 from ducklake_dagster.assets.provenance import materialising_run
 
 if TYPE_CHECKING:
-    import pandas as pd
-    import polars as pl
-    import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
-
-    from ducklake_core import ChangeFeed, Condition, DuckLake, Scan, Table
+    from ducklake_core import ChangeFeed, Condition, DuckLake, Table
+    from ducklake_dagster.io.initial_rows import AllRowsAsInserts
 
 
 # The snapshot that an input reads; the first row that applies (see TableInput._moment):
@@ -249,63 +245,6 @@ def _snapshots_of(instance: dg.DagsterInstance, run_id: str, key: dg.AssetKey, b
             yield found.value
 
 
-@dataclass(frozen=True, slots=True)
-class AllRowsAsInserts:
-    """Every row of a table as an insert, with the columns of a change feed, for a reader without a read point.
-
-    Attributes:
-        scan: Reads ``snapshot_id`` (of the row's last change), ``rowid``, then the table's columns.
-    """
-
-    scan: Scan
-
-    def to_reader(self) -> pa.RecordBatchReader:
-        """Return the rows as a stream."""
-        import pyarrow as pa
-
-        rows = self.scan.to_reader()
-        kind = pa.field(_FEED[2], pa.string())
-        # The third column, as in a change feed: after snapshot_id and rowid, before the table's columns.
-        schema = rows.schema.insert(2, kind)
-
-        def batches() -> Iterator[pa.RecordBatch]:
-            for batch in rows:
-                inserts = pa.repeat(pa.scalar("insert"), batch.num_rows)
-                yield pa.RecordBatch.from_arrays([*batch.columns[:2], inserts, *batch.columns[2:]], schema=schema)
-
-        return pa.RecordBatchReader.from_batches(schema, batches())
-
-    def to_arrow(self) -> pa.Table:
-        """Return the rows, in memory."""
-        return self.to_reader().read_all()
-
-    def to_pandas(self) -> pd.DataFrame:
-        """Return the rows, in memory."""
-        from ducklake_core.engines.arrow.readable import pandas_frame
-
-        return pandas_frame(self.to_arrow(), "numpy")
-
-    def to_polars(self) -> pl.DataFrame:
-        """Return the rows, in memory."""
-        import polars as pl
-
-        from ducklake_core.engines.arrow.readable import with_polars_types
-
-        return pl.DataFrame(with_polars_types(self.to_reader()).read_all())
-
-    def to_polars_lazy(self) -> pl.LazyFrame:
-        """Return the rows, in memory."""
-        return self.to_polars().lazy()
-
-    def to_spark(self, session: SparkSession) -> DataFrame:
-        """Return the rows as a lazy frame."""
-        from pyspark.sql import functions as F  # noqa: N812
-
-        frame = self.scan.to_spark(session)
-        names = [F.col("`" + name.replace("`", "``") + "`") for name in frame.columns]
-        return frame.select(*names[:2], F.lit("insert").alias(_FEED[2]), *names[2:])
-
-
 def changed_rows(
     table: Table, since: ReadPoint | None, columns: tuple[str, ...] | None, where: Condition | str | None, subject: str
 ) -> ChangeFeed | AllRowsAsInserts:
@@ -322,6 +261,8 @@ def changed_rows(
         UsageError: The table was dropped and created again since it was read.
         NotFoundError: Snapshots after the one that was read last were expired, so changes would be missing.
     """
+    from ducklake_dagster.io.initial_rows import AllRowsAsInserts
+
     names = list(columns) if columns is not None else [column.name for column in table.schema]
     if since is None:
         return AllRowsAsInserts(table.scan([*_FEED[:2], *names], where))
