@@ -83,7 +83,7 @@ def append(context: Context) -> None:
         lambda: table.append(rows(100, 120), inline=False),
         lambda: table.add_column("c", "bigint"),
         # Makes a table of inlined rows with these columns.
-        lambda: lake.table(name).append(rows(120, 122), inline=True),
+        lambda: lake.table(name).append(rows(120, 122), inline=True, missing_columns="null"),
         lambda: lake.table(name).delete("n = 120"),
         lambda: lake.write(f"{name}gone", rows(0, 1), inline=True),
         lambda: lake.drop_table(f"{name}gone"),
