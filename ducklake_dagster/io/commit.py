@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 REPLACED_MEANWHILE = "ducklake/replaced_meanwhile"
-# A commit of Pipes has no record of earlier writers. Maximum number of earlier commits to read to find a record:
-_MAX_OF_PIPES = 100
+# A commit of Pipes has no record of earlier writers. Number of commits that are read first to find a record; without one, all are read.
+_FEW_COMMITS = 100
 # Maximum number of writers in a record. With more, bounds of their rows are not recorded, and every overwrite is rejected.
 _MAX_WRITERS = 50
 
@@ -472,9 +472,9 @@ class TableWriters:
 def table_writers(table: Table | None, address: TableAddress) -> TableWriters:
     """Return the assets that may have rows in a table.
 
-    Runs one catalog statement; one more when other commits were made at the same time as the newest one, and one more when the newest
-    commit came from Pipes. Commits of other programs, such as DuckDB, belong to no asset. A commit of an early version of this library has
-    no record of the commits before it, so only its own asset is known.
+    Runs one catalog statement; one more when other commits were made at the same time as the newest one, and one or two more when the
+    newest commit came from Pipes. Commits of other programs, such as DuckDB, belong to no asset. A commit of an early version of this
+    library has no record of the commits before it, so only its own asset is known.
 
     Args:
         table: The table, None when it does not exist yet.
@@ -486,7 +486,9 @@ def table_writers(table: Table | None, address: TableAddress) -> TableWriters:
     if newest is None:
         return TableWriters(snapshot=table.snapshot_id)
     name = str(address)
-    commits = table.row_changes(author=AUTHOR, limit=_MAX_OF_PIPES) if _is_of_pipes(newest) else [newest]
+    commits = table.row_changes(author=AUTHOR, limit=_FEW_COMMITS) if _is_of_pipes(newest) else [newest]
+    if len(commits) == _FEW_COMMITS and all(map(_is_of_pipes, commits)):
+        commits = table.row_changes(author=AUTHOR)
     recorded = next((commit for commit in commits if not _is_of_pipes(commit)), None)
     record = _record(recorded, name) if recorded is not None else None
     if recorded is not None:

@@ -31,7 +31,8 @@ INTEGERS = ("int8", "int16", "int32", "int64", "int128", "uint8", "uint16", "uin
 """Types of whole numbers."""
 
 Bound: TypeAlias = str | int
-Interval: TypeAlias = tuple[str, str]
+Interval: TypeAlias = tuple[Any, Any]
+"""Two strings, or two whole numbers."""
 # A commit stores bounds, so they must be small: more intervals are replaced by their span, and a column with more values has no bound.
 _MAX_INTERVALS = 50
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -435,10 +436,9 @@ def _literal_sql(value: Value, type_name: str, dialect: Dialect) -> str:
         return str(value).upper()
     if type_name == "uuid" and dialect == "duckdb":
         return f"UUID '{value}'"
-    if dialect == "spark":
-        # Spark reads backslash escapes in string literals, standard SQL does not.
-        escaped = value.replace("\\", "\\\\").replace("'", "\\'")
-        return f"'{escaped}'"
+    if dialect == "spark" and ("\\" in value or "'" in value):
+        # A setting of Spark's parser decides whether a backslash escapes the next character.
+        return f"CAST(X'{value.encode().hex().upper()}' AS STRING)"
     return "'" + value.replace("'", "''") + "'"
 
 
@@ -485,7 +485,7 @@ def _arrow_type(type_name: str) -> Any:
 class ColumnSet:
     """Values that a column may have: a list, or half-open intervals of time, which ascend and do not touch.
 
-    Times are ISO 8601 strings, which sort as times do.
+    Times are ISO 8601 strings, which sort as times do, or whole numbers in a column of whole numbers.
     """
 
     type_name: str
@@ -596,13 +596,21 @@ def read_bounds(stored: object) -> SliceBounds:
 
 def _read_columns(stored: Any) -> Iterator[tuple[str, ColumnSet]]:
     for name, found in stored.items():
-        intervals = tuple((low, high) for low, high in found.get("in", ()))
+        # Earlier versions of this library stored whole numbers of intervals as strings.
+        bound_of = int if found["type"] in INTEGERS else _text
+        intervals = tuple((bound_of(low), bound_of(high)) for low, high in found.get("in", ()))
         values = tuple(found.get("of", ()))
-        if not all(isinstance(bound, str) for one in intervals for bound in one) or not all(isinstance(one, (str, int)) for one in values):
+        if not all(isinstance(one, (str, int)) for one in values):
             raise TypeError(name)
         if not intervals and not values:
             raise ValueError(name)
         yield name, ColumnSet(type_name=found["type"], intervals=intervals, values=values)
+
+
+def _text(bound: object) -> str:
+    if not isinstance(bound, str):
+        raise TypeError(bound)
+    return bound
 
 
 def _bounds(columns: Mapping[str, ColumnSet | None]) -> SliceBounds:
@@ -615,7 +623,7 @@ def _box_bounds(box: Sequence[ColumnConstraint]) -> SliceBounds:
 
 
 def _constraint_set(constraint: ColumnConstraint) -> ColumnSet | None:
-    intervals = [(str(_slice_bound(low)), str(_slice_bound(high))) for low, high in constraint.intervals]
+    intervals = [(_slice_bound(low), _slice_bound(high)) for low, high in constraint.intervals]
     return _column_set(constraint.type_name, intervals, map(_slice_bound, constraint.values))
 
 
@@ -638,8 +646,8 @@ def _slice_bound(value: Value) -> Bound:
     return value.isoformat() if isinstance(value, date) else value
 
 
-def _in(value: Bound, intervals: Iterable[Interval]) -> bool:
-    return isinstance(value, str) and any(low <= value < high for low, high in intervals)
+def _in(value: Any, intervals: Iterable[Interval]) -> bool:
+    return any(type(low) is type(value) and low <= value < high for low, high in intervals)
 
 
 def _cut(interval: Interval, other: Interval) -> list[Interval]:

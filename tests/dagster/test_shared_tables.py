@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from ducklake_dagster import DuckLakeIOManager, DuckLakeResource, LocalStorage, ducklake_metadata
+from ducklake_dagster.io import commit
 from ducklake_dagster.io.outputs import TableOutput
 from tests.dagster.conftest import QUIET
 from tests.dagster.test_io_manager import cause
@@ -176,16 +177,28 @@ def test_an_overwrite_fails_when_rows_of_its_slice_come_while_it_is_made(
     assert values(lake_resource, "t") == [1, 2]
 
 
+def test_a_record_is_found_before_any_number_of_commits_of_pipes(
+    run: Run, lake_resource: DuckLakeResource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commit, "_FEW_COMMITS", 2)
+    run([asset(["q"], 1, table="t")])
+    frame = pa.table({"day": pa.array([None], pa.date32()), "n": [7]})
+    facts = {"dagster": {"asset_key": "w", "pipes": True}}
+    for _ in range(3):
+        lake_resource.connect().write("t", frame, mode="append", author="dagster", extra_info=facts)
+    assert "that q wrote" in failure_of(run, asset(["w"], 2, table="t"))
+
+
 def test_commits_without_information_about_earlier_ones(run: Run, lake_resource: DuckLakeResource) -> None:
     lake = lake_resource.connect()
     frame = pa.table({"day": pa.array([None], pa.date32()), "n": [7]})
 
-    def commit(**facts: Any) -> None:
+    def write(**facts: Any) -> None:
         lake.write("t", frame, mode="append", author="dagster", extra_info={"dagster": facts})
 
     run([asset(["q"], 1, table="t")])
     for _ in range(3):
-        commit(asset_key="w", pipes=True)
+        write(asset_key="w", pipes=True)
     assert "that q wrote" in failure_of(run, asset(["w"], 2, table="t"))
     assert "that w wrote" in failure_of(run, asset(["q"], 2, table="t"))
     # Of an earlier version of the library, and of anybody.
@@ -195,9 +208,9 @@ def test_commits_without_information_about_earlier_ones(run: Run, lake_resource:
         {"table_writers": {"slices": 3}},
         {"table_writers": {"at": "x", "slices": {"q": 7}, "wrote": [1]}},
     ):
-        commit(asset_key="q", **facts)
+        write(asset_key="q", **facts)
         assert "that q wrote" in failure_of(run, asset(["w"], 2, table="t"))
-    commit(asset_key="q")
+    write(asset_key="q")
     run([asset(["q"], 2, table="t")])
     assert values(lake_resource, "t") == [2]
 

@@ -71,6 +71,22 @@ def test_slices_of_one_column_are_separated_exactly() -> None:
     assert bounds((regions("eu"), days((0, 1)))).meets(bounds((days((0, 2)),)))
 
 
+def test_intervals_of_whole_numbers_are_compared_as_numbers() -> None:
+    def seconds(low: int, high: int) -> SliceBounds:
+        return bounds((ColumnConstraint(column="at", type_name="int64", intervals=((low, high),)),))
+
+    written = seconds(999_999_000, 1_000_001_000)
+    assert written.meets(seconds(1_000_000_000, 1_000_000_001)), "the numbers have more digits from 2001-09-09 on"
+    assert not written.meets(seconds(1_000_001_000, 1_000_002_000))
+    assert written.meets(bounds((ColumnConstraint(column="at", type_name="int64", values=(1_000_000_000,)),)))
+    left = written.without(seconds(999_999_500, 1_000_001_000))
+    assert left is not None
+    assert left.to_json() == {"at": {"type": "int64", "in": [[999_999_000, 999_999_500]]}}
+    earlier = read_bounds({"at": {"type": "int64", "in": [["999999000", "1000001000"]]}})
+    assert earlier.to_json() == written.to_json()
+    assert seconds(-86_400, 0).union(seconds(0, 86_400)).to_json() == {"at": {"type": "int64", "in": [[-86_400, 86_400]]}}
+
+
 def test_large_slices_have_short_descriptions() -> None:
     many = bounds((days(*((2 * day, 2 * day + 1) for day in range(60))),))
     assert many.to_json() == {"day": {"type": "date", "in": [["2026-01-01", "2026-04-30"]]}}
