@@ -214,7 +214,8 @@ def _evaluate(
     requests: list[dg.RunRequest] = []
     if selection is not None:
         changed = [(event.asset_key, event.partition) for event in events if isinstance(event, dg.AssetMaterialization)]
-        requests = run_requests(context, changed, selection, f"{cursor.catalog}:{found.until}")
+        # A catalog that is restored from a backup uses the ids of lost snapshots again; the time of the commit differs.
+        requests = run_requests(context, changed, selection, f"{cursor.catalog}:{found.until}:{_committed(changes, found.until)}")
     # Dagster does not allow a reason together with run requests.
     reason = None if requests else _summary(changes, found, events, reached)
     if reason is not None and found.foreign and not reported and (elsewhere := other_schemas_text(lake, tables)):

@@ -178,6 +178,34 @@ def test_a_foreign_commit_requests_runs_of_exactly_the_partitions_that_read_it(
     assert [request.run_key for request in tick().run_requests] == keys
 
 
+def test_a_catalog_put_back_from_a_backup_requests_runs_again(
+    lake: DuckLakeResource, instance: dg.DagsterInstance, sqlite_address: LakeAddress
+) -> None:
+    """A new commit has the id of a lost one, for which Dagster has launched a run already."""
+    specs = load_table_specs(lake, include="plain")
+
+    @dg.asset(deps=[dg.AssetKey(["main", "plain"])])
+    def child() -> None: ...
+
+    sensor = build_commit_sensor(assets=specs, request_runs=dg.AssetSelection.assets(child))
+    defs = dg.Definitions(assets=[*specs, child], sensors=[sensor], resources={"lake": lake})
+    path, cursor = Path(sqlite_address.url.removeprefix("sqlite:///")), None
+    keys: list[str | None] = []
+    lake.connect().close()
+    backup = path.read_bytes()
+    for _ in range(2):
+        context = dg.build_sensor_context(instance=instance, cursor=cursor, resources={"lake": lake}, definitions=defs)
+        cursor = sensor.evaluate_tick(context).cursor
+        lake.connect().write("plain", pa.table({"a": pa.array([1], pa.int32())}), mode="append")
+        context = dg.build_sensor_context(instance=instance, cursor=cursor, resources={"lake": lake}, definitions=defs)
+        found = sensor.evaluate_tick(context)
+        cursor = found.cursor
+        keys += [request.run_key for request in found.run_requests or ()]
+        lake.connect().close()
+        path.write_bytes(backup)
+    assert len(keys) == len(set(keys)) == 2
+
+
 def test_requests_need_the_definitions(lake: DuckLakeResource, instance: dg.DagsterInstance) -> None:
     specs = load_table_specs(lake, include="plain")
     sensor = build_commit_sensor(assets=specs, request_runs="child", report_history=True)
