@@ -31,8 +31,8 @@ SNAPSHOT = "ducklake/snapshot_id"
 BRANCH = "ducklake/branch"
 _LAKE = "ducklake/lake"
 _READ = "ducklake/read/"
-# Maximum number of materialisations to read to find one of the same branch.
-_MAX_EVENTS = 200
+# Number of materialisations that one query of the event log returns.
+_EVENTS_AT_ONCE = 200
 
 _FEED = ("snapshot_id", "rowid", "change_type")
 
@@ -147,18 +147,23 @@ def last_read(context: dg.InputContext, reader_branch: str | None = None) -> Rea
     step = step_of(context)
     if step is None:
         return None
-    key, partition = _reader(context, step)
-    records = step.instance.fetch_materializations(
-        dg.AssetRecordsFilter(asset_key=key, asset_partitions=[partition] if partition else None), limit=_MAX_EVENTS
-    ).records
-    for record in records:
-        materialization = record.asset_materialization
-        found = materialization.metadata.get(_READ + context.asset_key.to_user_string()) if materialization else None
+    for materialization in _materializations_of(step.instance, *_reader(context, step)):
+        found = materialization.metadata.get(_READ + context.asset_key.to_user_string())
         if found is not None and isinstance(found.value, dict) and found.value.get("branch") == reader_branch:
             return ReadPoint(
                 table_id=int(found.value["table_id"]), snapshot=int(found.value["snapshot"]), lake=str(found.value.get("lake"))
             )
     return None
+
+
+def _materializations_of(instance: dg.DagsterInstance, key: dg.AssetKey, partition: str | None) -> Iterator[dg.AssetMaterialization]:
+    """Yield the materialisations of an asset, or of one of its partitions, the newest first."""
+    wanted = dg.AssetRecordsFilter(asset_key=key, asset_partitions=[partition] if partition else None)
+    cursor, has_more = None, True
+    while has_more:
+        found = instance.fetch_materializations(wanted, limit=_EVENTS_AT_ONCE, cursor=cursor)
+        yield from (record.asset_materialization for record in found.records if record.asset_materialization is not None)
+        cursor, has_more = found.cursor, found.has_more
 
 
 def note_read(context: dg.InputContext, point: ReadPoint, reader_branch: str | None = None) -> None:

@@ -31,6 +31,7 @@ from ducklake_dagster import (
     io_manager,
     with_table_metadata,
 )
+from ducklake_dagster.io import read_points
 from ducklake_dagster.io.read_points import lake_identity
 from tests.support.oracle import LakeAddress
 
@@ -192,7 +193,9 @@ def test_a_run_reads_the_snapshot_of_production_that_it_pinned(
     assert seen == [[1]]
 
 
-def test_a_branch_has_read_nothing_of_what_production_read(run: Run, lake_resource: DuckLakeResource, own_lake: DuckLakeResource) -> None:
+def test_a_branch_has_read_nothing_of_what_production_read(
+    run: Run, lake_resource: DuckLakeResource, own_lake: DuckLakeResource, monkeypatch: pytest.MonkeyPatch
+) -> None:
     branch = {"branch": "dev", "branch_lake": own_lake}
     seen: list[Any] = []
 
@@ -201,9 +204,11 @@ def test_a_branch_has_read_nothing_of_what_production_read(run: Run, lake_resour
         seen.append(sorted(zip(source["change_type"].to_pylist(), source["n"].to_pylist(), strict=True)))
 
     run([source, read], tags={"n": "1"})
+    monkeypatch.setattr(read_points, "_EVENTS_AT_ONCE", 1)
+    run([source, read], selection=[read], io=branch)
     run([source, read], selection=[read], io=branch)
     run([source, read], selection=[read])
-    assert seen == [[("insert", 1)], [("insert", 1)], []]
+    assert seen == [[("insert", 1)], [("insert", 1)], [], []]
     # The branch gets a table of its own, which happens to have the number of production's.
     run([source], tags={"n": "2"}, io=branch)
     assert own_lake.connect().table("source").state.id == lake_resource.connect().table("source").state.id
