@@ -355,9 +355,11 @@ class SparkHandler:
 
     def reject_outside(self, frame: Any, predicate: SlicePredicate, subject: str) -> DataFrame:
         """Return the frame with the check inside its plan, so that Spark computes the rows only once."""
-        # CASE takes the ELSE branch for NULL, too: a row without a partition value is outside of every partition.
-        message = outside_text(subject, "a row").replace("\\", "\\\\").replace("'", "\\'")
-        return _spark_frame(frame).filter(f"CASE WHEN {predicate.to_sql('spark')} THEN TRUE ELSE raise_error('{message}') END")
+        from pyspark.sql import functions as F  # noqa: N812
+
+        # otherwise() applies to NULL, too: a row without a partition value is outside of every partition.
+        is_inside = F.expr(predicate.to_sql("spark"))
+        return _spark_frame(frame).filter(F.when(is_inside, F.lit(True)).otherwise(F.raise_error(F.lit(outside_text(subject, "a row")))))
 
     def load(self, rows: Rows, session: Callable[[], Any]) -> DataFrame:
         """Return a lazy frame, bound to one snapshot."""

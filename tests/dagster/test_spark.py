@@ -77,6 +77,18 @@ def test_partitions_are_replaced_and_read_as_lazy_frames(
     assert seen == [[2, 30]]
     with oracle(sqlite_address) as duck:
         assert duck.value("SELECT sum(id) FROM lake.numbers") == 33
+    if given:
+        return
+    # Backslashes do not escape quotes in strings, such as those of the region and of the error.
+    spark.conf.set("spark.sql.parser.escapedStringLiterals", "true")
+    try:
+        rows[2] = (31, day(28), "o'us")
+        run([numbers], io=io, partition_key="2026-03-28|o'us")
+        failed = run([asset(write_mode="append")], io=io, partition_key="2026-03-28|o'us", raise_on_error=False)
+        assert "outside the partitions of this run" in str(failed.all_events)
+    finally:
+        spark.conf.unset("spark.sql.parser.escapedStringLiterals")
+    assert stored(lake_resource, "numbers") == [*rows[:2], rows[2]]
 
 
 def test_frames_of_both_kinds_meet(spark: SparkSession, run: Run, lake_resource: DuckLakeResource) -> None:
