@@ -482,19 +482,19 @@ def _set_option(caller: Caller, given: Arguments) -> Rows:
 
 def _flush(caller: Caller, given: Arguments) -> Rows:
     result = caller.method("flush_inlined_data")(**_scope(given))
-    return [(*_names(one.table), one.rows - one.ended_rows) for one in result.tables if one.skipped is None and one.failure is None]
+    return [(*split_name(one.table), one.rows - one.ended_rows) for one in result.tables if one.skipped is None and one.failure is None]
 
 
 def _merge(caller: Caller, given: Arguments) -> Rows:
     options = {name: given[name] for name in ("max_compacted_files", "min_file_size", "max_file_size") if name in given}
     result = caller.method("merge_adjacent_files")(**_scope(given), **options)
-    return [(*_names(one.table), one.files_merged, one.files_created) for one in result.tables if one.files_created]
+    return [(*split_name(one.table), one.files_merged, one.files_created) for one in result.tables if one.files_created]
 
 
 def _rewrite(caller: Caller, given: Arguments) -> Rows:
     options = {"delete_threshold": given["delete_threshold"]} if "delete_threshold" in given else {}
     result = caller.method("rewrite_data_files")(**_scope(given), **options)
-    return [(*_names(one.table), one.files_rewritten, one.files_created) for one in result.tables if one.files_rewritten]
+    return [(*split_name(one.table), one.files_rewritten, one.files_created) for one in result.tables if one.files_rewritten]
 
 
 def _scope(given: Arguments) -> dict[str, str]:
@@ -502,10 +502,6 @@ def _scope(given: Arguments) -> dict[str, str]:
     if table is None:
         return {} if schema is None else {"schema": schema}
     return {"table": join_name(schema or DEFAULT_SCHEMA, table)}
-
-
-def _names(table: str) -> tuple[str, str]:
-    return split_name(table)
 
 
 def _expire(caller: Caller, given: Arguments) -> Rows:

@@ -61,21 +61,17 @@ _STATE_VERSION = 1
 
 
 def _resolve_catalog(context: dg.ResolutionContext, value: Any) -> Any:
-    found = resolved_now_or_later(context, value)
+    found = _resolved_now_or_later(context, value)
     if isinstance(found, dg.EnvVar):
         return AddressCatalog(address=found)
     return catalog_of(found) if isinstance(found, str) else _checked(_CATALOG, Catalog, "catalog", found)
 
 
 def _resolve_storage(context: dg.ResolutionContext, value: Any) -> Any:
-    return _checked(_STORAGE, Storage, "storage", resolved_now_or_later(context, value))
+    return _checked(_STORAGE, Storage, "storage", _resolved_now_or_later(context, value))
 
 
-def _resolve_text(context: dg.ResolutionContext, value: Any) -> Any:
-    return resolved_now_or_later(context, value)
-
-
-def resolved_now_or_later(context: dg.ResolutionContext, value: Any) -> Any:
+def _resolved_now_or_later(context: dg.ResolutionContext, value: Any) -> Any:
     """Return a value of the YAML, with unset environment variables as ``dg.EnvVar``, which is read when a run begins.
 
     The build of an image then does not need the password, and no run continues without it. An expression with a value for an unset
@@ -89,9 +85,9 @@ def resolved_now_or_later(context: dg.ResolutionContext, value: Any) -> Any:
         UsageError: A variable that is only a part of a string is not set.
     """
     if isinstance(value, Mapping):
-        return {key: resolved_now_or_later(context, one) for key, one in value.items()}
+        return {key: _resolved_now_or_later(context, one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):
-        return [resolved_now_or_later(context, one) for one in value]
+        return [_resolved_now_or_later(context, one) for one in value]
     if isinstance(value, str) and "{{" in value:
         only = _ONLY_VARIABLE.fullmatch(value)
         if only is not None and only[1] not in os.environ:
@@ -156,7 +152,7 @@ def _kept(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
 
 
 ResolvedName: TypeAlias = Annotated[
-    str | None, WrapValidator(_kept), dg.Resolver(_resolve_text, model_field_type=str | None, inject_before_resolve=False)
+    str | None, WrapValidator(_kept), dg.Resolver(_resolved_now_or_later, model_field_type=str | None, inject_before_resolve=False)
 ]
 """A name, or the environment variable that contains it when a run begins."""
 
@@ -415,10 +411,10 @@ class DuckLakeTablesComponent(dg.StateBackedComponent, dg.Model, dg.Resolvable):
         tables = [LakeTable.from_dict(fields) for fields in stored["tables"]]
         specs = table_specs(tables, _Translated(self, timezone=self.timezone, partitions=self.partitions))
         with_rows = [spec for spec in specs if not spec.is_virtual]
-        if not with_rows:
+        settings = self.commit_sensor
+        if not with_rows or (settings is None and not self.checks):
             return dg.Definitions(assets=specs)
         lake_key = (self._lake or lake_component(context, self.lake)).resource_key
-        settings = self.commit_sensor
         sensors = []
         if settings is not None:
             chosen = settings.model_dump(exclude={"request_runs"})

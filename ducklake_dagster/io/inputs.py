@@ -159,7 +159,7 @@ class TableInput:
         return view
 
     def _no_rows(self) -> pa.Table:
-        """Return the columns that the definition declares; None if it declares none."""
+        """Return an empty table with the columns that the definition declares, without columns if it declares none."""
         from ducklake_core import Field, Schema, data_type_of
 
         declared = self.declared.columns if self.declared is not None else []

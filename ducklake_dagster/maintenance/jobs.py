@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from ducklake_core.errors import UsageError
 from ducklake_dagster.assets.settings import name_list
+from ducklake_dagster.assets.tables import listed_assets
 from ducklake_dagster.checks.sensor import checks_with_sensor
 from ducklake_dagster.config.values import age_of, is_count, is_number, reject_no_text
 from ducklake_dagster.maintenance.steps import STEPS, Assets, MaintenanceVerb, outcome_op, step_op
@@ -200,7 +201,7 @@ def build_maintenance_defs(  # noqa: PLR0913 - one call configures everything fo
         limits=limits or MaintenanceLimits(),
         dry_run=dry_run,
     )
-    assets = list(assets)
+    assets = listed_assets(assets)
     job = _job(name, plan, lake_key=lake_key, spark_key=spark_key, pool=pool, assets=assets, schema=schema, run_tags=run_tags)
     schedule = _schedule(job, cron_schedule, execution_timezone, minute_of=f"{name}:{lake_key}")
     sensors = [] if triggers is None else [_sensor(f"{name}_sensor", job, triggers, plan, lake_key)]

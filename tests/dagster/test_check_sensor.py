@@ -127,6 +127,8 @@ def test_maintenance_has_checks_of_its_assets_and_their_sensor(lake_resource: Du
     assert not build_maintenance_defs(assets=ASSETS[1:], checks=[UniqueKey(key="n")]).sensors
     with pytest.raises(UsageError, match="assets is empty"):
         build_maintenance_defs(checks=checks)
+    with pytest.raises(UsageError, match="assets must be a list of asset definitions"):
+        build_maintenance_defs(assets=None)  # type: ignore[arg-type]
 
 
 @pytest.mark.filterwarnings("ignore:.*currently in beta")
