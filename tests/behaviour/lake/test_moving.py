@@ -215,6 +215,19 @@ def test_a_failed_comparison_closes_the_copy(tmp_path: Path, monkeypatch: pytest
     assert any("b.sqlite" in one for one in closed)
 
 
+def test_rows_of_expired_commits_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = DuckLake.create(f"sqlite:///{tmp_path / 'a.sqlite'}", data_path=str(tmp_path / "files"))
+    for table in ("t", "t", "u"):
+        lake.write(table, pa.table({"id": [1]}), mode="append", inline=False)
+    lake.expire_snapshots(versions=[2], min_age="0 seconds")
+    compared: list[tuple[object, object]] = []
+    state = moving._state
+    monkeypatch.setattr(moving, "_state", lambda rows, *where: (compared.append(where), state(rows, *where))[1])
+    result = lake.copy_to(f"sqlite:///{tmp_path / 'b.sqlite'}", compare="rows")
+    assert sorted(set(compared)) == [("main.t", 1), ("main.t", 3), ("main.u", 3)]
+    assert result.tables_compared == 3
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql", "mysql"])
 def test_a_killed_copy_is_repeated(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
