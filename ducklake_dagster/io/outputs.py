@@ -168,12 +168,16 @@ class TableOutput:
         if asset is None or asset.partitions_def is None:
             return ()
 
-        def has_rows(key: str) -> bool:
-            boxes = partition_boxes(asset.partitions_def, [key], asset.partition_expr, subject=self.subject)  # type: ignore[arg-type]
+        def has_rows(keys: Sequence[str]) -> bool:
+            boxes = partition_boxes(asset.partitions_def, keys, asset.partition_expr, subject=self.subject)  # type: ignore[arg-type]
             predicate = slice_predicate(replace(self.table_slice, boxes=boxes), schema_lookup(table.schema))
             return bool(table.scan(where=predicate.to_condition() if predicate else None).count())
 
-        return tuple(key for key in self.partition_keys if has_rows(key))
+        # A backfill usually writes new partitions: one count for all of them is enough then.
+        found = has_rows(self.partition_keys)
+        if not found or len(self.partition_keys) == 1:
+            return self.partition_keys if found else ()
+        return tuple(key for key in self.partition_keys if has_rows([key]))
 
     def missing_columns(self, table: Table | None) -> tuple[str, ...]:
         """Return columns of the table that the frame lacks, so that its rows get NULL or the default there.

@@ -9,6 +9,7 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 import pytest
+from sqlalchemy import Engine, event
 
 from ducklake_core.errors import UsageError
 from ducklake_dagster import DuckLakeResource, ducklake_metadata, validate
@@ -241,6 +242,27 @@ class TestAbsence:
         assert lake_resource.connect().snapshot().id == before
         failure_of(run, asset, "outside the partitions of this run", tags={**tags, "dagster/asset_partition_range_end": "c"})
         failure_of(run, asset_of([first], parts, write_mode="error", partition_expr="k"), "has rows of partition a", partition_key="a")
+
+    def test_many_new_partitions_take_as_many_statements_as_two(self, run: Run, lake_resource: DuckLakeResource) -> None:
+        parts = dg.StaticPartitionsDefinition([f"p{number:02}" for number in range(40)])
+        frames = [pa.table({"k": [key], "id": [1]}) for key in ("p00", "p01", "p03")]
+        asset = asset_of(frames, parts, write_mode="error", partition_expr="k")
+        run([asset], partition_key="p00")
+        counts: list[int] = []
+
+        def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+            # Dagster stores events of each partition in a database of its own.
+            counts[-1] += "ducklake_" in statement and "event_logs" not in statement
+
+        event.listen(Engine, "before_cursor_execute", note)
+        try:
+            for first, last in (("p01", "p02"), ("p03", "p39")):
+                counts.append(0)
+                tags = {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last}
+                run([asset], tags=tags)
+        finally:
+            event.remove(Engine, "before_cursor_execute", note)
+        assert counts[1] <= counts[0] + 5
 
     def test_a_retry_finds_its_own_commit(self, run: Run, lake_resource: DuckLakeResource, monkeypatch: pytest.MonkeyPatch) -> None:
         from ducklake_dagster import io_manager
