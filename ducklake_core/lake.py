@@ -355,7 +355,7 @@ class DuckLake:
 
         Args:
             name: ``table`` or ``schema.table``.
-            at: Snapshot id, or a time (:data:`At`); the newest snapshot when None (the default).
+            at: Snapshot id, time or name of a hold (:data:`At`); the newest snapshot when None (the default).
         """
         try:
             self._state(name, at, suggest=False)
@@ -592,7 +592,7 @@ class DuckLake:
         """Return a snapshot: by default the newest, otherwise the one with an id or the last one before a time.
 
         Args:
-            at: Snapshot id, or a time (:data:`At`) for the last snapshot at or before it. Default: the newest snapshot.
+            at: Snapshot id, time or name of a hold (:data:`At`) for the last snapshot at or before it. Default: the newest snapshot.
 
         Raises:
             NotFoundError: The snapshot does not exist or has expired.
@@ -680,7 +680,7 @@ class DuckLake:
         """Return the whole lake at one snapshot, read only. Tables, views and listings all show the same state.
 
         Args:
-            at: Snapshot id, or a time (:data:`At`) for the last snapshot at or before it; None for the newest.
+            at: Snapshot id, time or name of a hold (:data:`At`) for the last snapshot at or before it; None for the newest.
 
         Raises:
             NotFoundError: The snapshot does not exist or has expired.
@@ -709,7 +709,7 @@ class DuckLake:
         """Return all schemas by name.
 
         Args:
-            at: Snapshot id, or a time (:data:`At`); the newest snapshot when None (the default).
+            at: Snapshot id, time or name of a hold (:data:`At`); the newest snapshot when None (the default).
         """
         with self.reader() as reader:
             return reader.schemas(resolve_at(reader, at).id)
@@ -726,7 +726,7 @@ class DuckLake:
 
         Args:
             schema: Name of the schema. Default: all schemas.
-            at: Snapshot id, or a time (:data:`At`); the newest snapshot when None (the default).
+            at: Snapshot id, time or name of a hold (:data:`At`); the newest snapshot when None (the default).
             after: ``table`` or ``schema.table``; only tables that follow this name. It need not exist. Default: from the first.
             limit: Maximum number of tables. Default: all.
 
@@ -747,7 +747,7 @@ class DuckLake:
 
         Args:
             name: ``table`` or ``schema.table``.
-            at: Snapshot id, or a time (:data:`At`); the newest snapshot when None (the default).
+            at: Snapshot id, time or name of a hold (:data:`At`); the newest snapshot when None (the default).
 
         Raises:
             NotFoundError: There is no such table at the snapshot.
@@ -761,7 +761,7 @@ class DuckLake:
         """Return all views by schema and name.
 
         Args:
-            at: Snapshot id, or a time (:data:`At`); the newest snapshot when None (the default).
+            at: Snapshot id, time or name of a hold (:data:`At`); the newest snapshot when None (the default).
         """
         with self.reader() as reader:
             return [View(self._context, state) for state in views(reader, resolve_at(reader, at).id)]
@@ -771,7 +771,7 @@ class DuckLake:
 
         Args:
             name: ``view`` (in schema ``main``) or ``schema.view``.
-            at: Snapshot id, or a time (:data:`At`); the newest snapshot when None (the default).
+            at: Snapshot id, time or name of a hold (:data:`At`); the newest snapshot when None (the default).
 
         Raises:
             NotFoundError: There is no such view at the snapshot.
@@ -783,7 +783,7 @@ class DuckLake:
         """Return all macros by schema and name, with their definitions. DuckDB evaluates them, also for :meth:`DuckLake.sql`.
 
         Args:
-            at: Snapshot id, or a time (:data:`At`); the newest snapshot when None (the default).
+            at: Snapshot id, time or name of a hold (:data:`At`); the newest snapshot when None (the default).
         """
         with self.reader() as reader:
             return macros(reader, resolve_at(reader, at).id)
@@ -1031,7 +1031,7 @@ class DuckLake:
         writers commit while the restore runs are undone as well.
 
         Args:
-            at: Snapshot id, or a time (:data:`At`) for the last snapshot at or before it.
+            at: Snapshot id, time or name of a hold (:data:`At`) for the last snapshot at or before it.
             spark: Spark session whose executors write files. Default: this process writes them.
             **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
 
@@ -2421,7 +2421,7 @@ class Inspection:
 
         Args:
             table: ``table`` or ``schema.table``.
-            at: Snapshot id, or a time (:data:`At`); that of this object when None (the default).
+            at: Snapshot id, time or name of a hold (:data:`At`); that of this object when None (the default).
         """
         state, files = self._files(table, at)
         return as_table(FILES, file_rows(state, files))
@@ -2433,7 +2433,7 @@ class Inspection:
 
         Args:
             table: ``table`` or ``schema.table``.
-            at: Snapshot id, or a time (:data:`At`); that of this object when None (the default).
+            at: Snapshot id, time or name of a hold (:data:`At`); that of this object when None (the default).
         """
         state, files = self._files(table, at)
         return as_table(PARTITIONS, partition_rows(state, files))
@@ -2447,7 +2447,7 @@ class Inspection:
 
         Args:
             table: ``table`` or ``schema.table``.
-            at: Snapshot id, or a time (:data:`At`); that of this object when None (the default).
+            at: Snapshot id, time or name of a hold (:data:`At`); that of this object when None (the default).
         """
         opened = self._lake.table(table, at=self._moment(at))
         found = (snapshot for snapshot in opened.snapshots() if snapshot.id <= opened.snapshot_id)

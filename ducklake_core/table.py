@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Unpack
 from uuid import NAMESPACE_OID, uuid5
 
 from ducklake_core.catalog.feed import last_row_change, row_changes, snapshots_about
 from ducklake_core.catalog.reading.files import data_files
+from ducklake_core.catalog.reading.options import resolve_bound
 from ducklake_core.catalog.reading.reader import column_tags, object_tags
 from ducklake_core.errors import DuckLakeError, NotFoundError, UsageError
 from ducklake_core.format import arguments
@@ -30,6 +32,7 @@ from ducklake_core.staging.arguments import (
     SchemaEvolution,
     Where,
     WriteRequest,
+    checked_at,
     resolve_at,
 )
 from ducklake_core.staging.context import LakeContext
@@ -247,8 +250,9 @@ class Table(Scanned):
         that were deleted later, and updated rows with their new values.
 
         Args:
-            start: First snapshot: an id, or a time for the first snapshot at or after it.
-            end: Last snapshot: an id, or a time for the last snapshot at or before it. Default: this table's snapshot.
+            start: First snapshot: an id, a time for the first snapshot at or after it, or the name of a hold.
+            end: Last snapshot: an id, a time for the last snapshot at or before it, or the name of a hold. Default: this table's
+                snapshot.
             columns: Names of the columns to return, in order. Default: all.
             where: Condition on the columns of the feed. Default: all rows.
 
@@ -264,8 +268,9 @@ class Table(Scanned):
         updated rows with their old values.
 
         Args:
-            start: First snapshot: an id, or a time for the first snapshot at or after it.
-            end: Last snapshot: an id, or a time for the last snapshot at or before it. Default: this table's snapshot.
+            start: First snapshot: an id, a time for the first snapshot at or after it, or the name of a hold.
+            end: Last snapshot: an id, a time for the last snapshot at or before it, or the name of a hold. Default: this table's
+                snapshot.
             columns: Names of the columns to return, in order. Default: all.
             where: Condition on the columns of the feed. Default: all rows.
 
@@ -283,9 +288,9 @@ class Table(Scanned):
         ``update_postimage``. Merging, flushing and rewriting files are not changes. See docs/how-to/change-feed.md.
 
         Args:
-            start: First snapshot: an id, or a time for the first snapshot at or after it.
-            end: Last snapshot: an id, or a time for the last snapshot at or before it. Default: this table's snapshot. The
-                feed is empty if ``end`` is before ``start``.
+            start: First snapshot: an id, a time for the first snapshot at or after it, or the name of a hold.
+            end: Last snapshot: an id, a time for the last snapshot at or before it, or the name of a hold. Default: this table's
+                snapshot. The feed is empty if ``end`` is before ``start``.
             columns: Names of the columns to return, in order. Default: all.
             where: SQL text (DuckDB dialect), or a condition built with :func:`ducklake_core.col`, over the columns of the feed.
                 Default: all changes.
@@ -300,10 +305,15 @@ class Table(Scanned):
         from ducklake_core.scan import ChangeFeed
 
         state = self._state if end is None else self._state_at(end)
+        first = checked_at(start, "start")
+        # Only the name of a hold needs the catalog.
+        if not isinstance(first, int | datetime):
+            with self._lake.reader() as reader:
+                first = resolve_bound(reader, "start", first)
         return ChangeFeed(
             table=state,
             kind=kind,
-            start=arguments.snapshot("start", start),
+            start=first,
             columns=arguments.optional(arguments.names, "columns", columns),
             where=arguments.optional(arguments.condition, "where", where),
             reader=self._lake.reader,
@@ -642,7 +652,7 @@ class Table(Scanned):
         Unchanged rows stay where they are. Rows added since are deleted, and deleted rows are written again with their row ids.
 
         Args:
-            at: Snapshot id, or a time (:data:`At`) for the last snapshot at or before it.
+            at: Snapshot id, time or name of a hold (:data:`At`) for the last snapshot at or before it.
             columns: Treatment of columns that have changed since; required in this case. ``"then"`` restores the columns of the
                 snapshot, including dropped columns with their values. ``"now"`` keeps the current columns and converts the earlier
                 rows.

@@ -781,7 +781,7 @@ class Transaction:
 
         Args:
             name: ``table`` or ``schema.table``.
-            at: Snapshot id, or a time (:data:`At`).
+            at: Snapshot id, time or name of a hold (:data:`At`).
             columns: ``now`` or ``then``; see :meth:`Table.restore`.
             spark: Spark session whose executors do the work. Default: this process does it.
 
@@ -935,7 +935,7 @@ class Transaction:
         """Restore the whole lake to an earlier snapshot; see :meth:`DuckLake.restore`. It must be the first call of the transaction.
 
         Args:
-            at: Snapshot id, or a time (:data:`At`).
+            at: Snapshot id, time or name of a hold (:data:`At`).
             spark: Spark session whose executors do the work. Default: this process does it.
         """
         at = checked_at(at)

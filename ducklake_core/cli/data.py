@@ -420,7 +420,7 @@ def add_hold(
     context: typer.Context,
     *,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the hold.")],
-    at: Annotated[str | None, typer.Option("--at", help="Snapshot: its id, or a time with a zone. The newest by default.")] = None,
+    at: Annotated[str | None, typer.Option("--at", help="Snapshot: its id, a time with a zone, or a hold. The newest by default.")] = None,
     until: Annotated[str | None, typer.Option("--until", help="Time with a zone at which the hold ends; never by default.")] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Move a hold of that name to this snapshot.")] = False,
     as_json: Json = False,

@@ -193,7 +193,7 @@ def migrate(
 def restore(
     context: typer.Context,
     *,
-    at: Annotated[str, typer.Option("--at", help="Snapshot: its id, or a time with a zone.")],
+    at: Annotated[str, typer.Option("--at", help="Snapshot: its id, a time with a zone, or a hold.")],
     table: Annotated[str | None, typer.Argument(metavar="[TABLE]", help="table or schema.table; the whole lake without it")] = None,
     columns: Annotated[
         str | None,
@@ -229,7 +229,8 @@ def undrop(
     *,
     table: Annotated[str, typer.Argument(metavar="TABLE", help="table or schema.table, as it was called when it was dropped")],
     at: Annotated[
-        str | None, typer.Option("--at", help="Snapshot to take it from: its id, or a time with a zone. The last with it by default.")
+        str | None,
+        typer.Option("--at", help="Snapshot to take it from: its id, a time with a zone, or a hold. The last with it by default."),
     ] = None,
     new_name: Annotated[str | None, typer.Option("--as", help="New name, in the same schema. The former name by default.")] = None,
     author: Author = None,

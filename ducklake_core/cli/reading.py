@@ -275,7 +275,7 @@ def changes(
     context: typer.Context,
     *,
     table: TableName,
-    since: Annotated[str, typer.Option("--from", help="First snapshot: its id, or a time with a zone.")],
+    since: Annotated[str, typer.Option("--from", help="First snapshot: its id, a time with a zone, or a hold.")],
     until: Annotated[str | None, typer.Option("--to", help="Last snapshot, included. The newest by default.")] = None,
     where: Where = None,
     columns: Columns = None,

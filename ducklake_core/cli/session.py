@@ -29,7 +29,7 @@ _NAMES = {"catalog": "lake", "labels": "label"}
 """Arguments of the library that options have other names for."""
 
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
-At: TypeAlias = Annotated[str | None, typer.Option("--at", help="Snapshot: its id, or a time with a zone. The newest by default.")]
+At: TypeAlias = Annotated[str | None, typer.Option("--at", help="Snapshot: its id, a time with a zone, or a hold. The newest by default.")]
 Where: TypeAlias = Annotated[str | None, typer.Option("--where", help="Condition in SQL (DuckDB's dialect).")]
 Columns: TypeAlias = Annotated[str | None, typer.Option("--columns", help="Names of columns, separated by commas; all by default.")]
 TableName: TypeAlias = Annotated[str, typer.Argument(metavar="TABLE", help="table or schema.table")]
@@ -134,20 +134,24 @@ def opened(context: typer.Context, *, read_only: bool = True) -> Iterator[DuckLa
         lake.close()
 
 
-def snapshot_at(text: str | None) -> int | datetime | None:
-    """Return the snapshot that a string names by its id or by a time with a zone.
+def snapshot_at(text: str | None) -> int | datetime | str | None:
+    """Return the snapshot that a string names by its id, by a time with a zone, or else by the name of a hold.
 
-    >>> snapshot_at("7"), snapshot_at(None), snapshot_at("2026-01-01 12:00:00+00:00").isoformat()
-    (7, None, '2026-01-01T12:00:00+00:00')
+    >>> snapshot_at("7"), snapshot_at(None), snapshot_at("2026-01-01 12:00:00+00:00").isoformat(), snapshot_at("year end")
+    (7, None, '2026-01-01T12:00:00+00:00', 'year end')
 
     Raises:
-        UsageError: The string is neither.
+        UsageError: The string is a time without a zone.
     """
     if text is None:
         return None
     if re.fullmatch(r"\d{1,18}", text):
         return int(text)
-    return time_with_zone(text, "the id of a snapshot")
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return text
+    return time_with_zone(text, "the name of a hold")
 
 
 def time_with_zone(text: str, otherwise: str) -> datetime:

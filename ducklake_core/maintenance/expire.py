@@ -10,7 +10,7 @@ from typing import TypeAlias
 from uuid import uuid4
 
 from ducklake_core.catalog.database.connections import Database
-from ducklake_core.catalog.reading.options import Hold, delete_hold, read_holds, store_hold
+from ducklake_core.catalog.reading.options import Hold, delete_hold, find_hold, read_holds, resolve_bound, store_hold
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.catalog.writing.expiry import (
     DeadTable,
@@ -28,7 +28,7 @@ from ducklake_core.errors import AlreadyExistsError, CatalogError, DuckLakeError
 from ducklake_core.format import arguments
 from ducklake_core.format.options import Options, option_age
 from ducklake_core.format.state import LakeInfo
-from ducklake_core.format.types.names import folded, storable
+from ducklake_core.format.types.names import storable
 from ducklake_core.format.types.text import END, counted
 from ducklake_core.maintenance.cleanup import AGE_FLOOR, Age, age_text, before, check_floor, option_text, threshold
 from ducklake_core.maintenance.groups import run_write
@@ -333,7 +333,9 @@ def _result(snapshots: Sequence[ExpiringSnapshot], found: Unneeded, held: Sequen
 
 @arguments.none_means_default
 class Holds:
-    """Named holds on snapshots, returned by :attr:`DuckLake.holds`. A held snapshot does not expire.
+    """Named holds on snapshots, which are tags: returned by :attr:`DuckLake.holds`. A held snapshot does not expire.
+
+    Read it by name: ``lake.table("t", at="month end")``, or ``FROM t AT (VERSION => 'month end')`` in :meth:`DuckLake.sql`.
 
     :meth:`DuckLake.expire_snapshots` always keeps a held snapshot, with every file and definition that it needs. **DuckDB does not support
     holds**: its ``ducklake_expire_snapshots`` expires held snapshots, too. Holds are stored in ``ducklake_metadata``, so that DuckDB lists
@@ -354,12 +356,13 @@ class Holds:
             now = self._database.now(connection) if any(hold.until is not None for hold in found) else None
         return [hold if now is None else replace(hold, has_ended=hold.is_over(now)) for hold in found]
 
-    def add(self, name: str, snapshot: int | datetime | None = None, *, until: datetime | None = None, replace: bool = False) -> Hold:
+    def add(self, name: str, snapshot: int | datetime | str | None = None, *, until: datetime | None = None, replace: bool = False) -> Hold:
         """Hold a snapshot under a name.
 
         Args:
             name: Name of the hold, any string. Names are case-insensitive.
-            snapshot: Snapshot id, or a time with a zone for the last snapshot at or before it. Default: the newest.
+            snapshot: Snapshot id, a time with a zone for the last snapshot at or before it, or the name of another hold. Default: the
+                newest.
             until: Time, with a zone, at which the hold ends. Default: it lasts until it is removed.
             replace: Whether to move an existing hold with this name. Default: False, which raises an error.
 
@@ -384,7 +387,7 @@ class Holds:
                         f"until is {end.isoformat()}, which is in the past. Pass a future time, or remove until", parameter="until"
                     )
                 hold = Hold(name=name, snapshot_id=found, until=end)
-                other = _find(read_holds(connection, self._database.tables), name)
+                other = find_hold(connection, self._database.tables, name)
                 if other is not None and not replace and (other.snapshot_id, other.until) != (found, end):
                     raise AlreadyExistsError(
                         f"Hold {other.name!r} already exists, on snapshot {other.snapshot_id}. Choose another name, or "
@@ -414,7 +417,7 @@ class Holds:
 
         def attempt() -> None:
             with self._database.write() as connection:
-                found = _find(read_holds(connection, self._database.tables), name)
+                found = find_hold(connection, self._database.tables, name)
                 if found is not None:
                     removed.add(name)
                     delete_hold(connection, self._database.tables, found)
@@ -424,14 +427,14 @@ class Holds:
         run_write(attempt, f"remove the hold {name!r}")
 
     def pinned(
-        self, snapshot: int | datetime | None = None, *, reader: str = "reader", at_most: timedelta | str = timedelta(days=1)
+        self, snapshot: int | datetime | str | None = None, *, reader: str = "reader", at_most: timedelta | str = timedelta(days=1)
     ) -> AbstractContextManager[Hold]:
         """Hold a snapshot while a block reads it. The hold has a unique name, and is removed at the end of the block.
 
         Any number of readers may pin the same snapshot. If a reader is killed, its hold ends after ``at_most``.
 
         Args:
-            snapshot: Snapshot id or time, as in :meth:`add`. Default: the newest.
+            snapshot: Snapshot, as in :meth:`add`. Default: the newest.
             reader: Prefix of the name of the hold, shown in lists. Default: ``reader``.
             at_most: Maximum duration of the hold, a timedelta or a string such as ``"3 hours"``. Default: 1 day.
 
@@ -449,7 +452,7 @@ class Holds:
         return self._pinned(snapshot, reader, span)
 
     @contextmanager
-    def _pinned(self, snapshot: int | datetime | None, reader: str, at_most: timedelta) -> Iterator[Hold]:
+    def _pinned(self, snapshot: int | datetime | str | None, reader: str, at_most: timedelta) -> Iterator[Hold]:
         with self._database.read() as connection:
             now = self._database.now(connection)
         # No end if it would be after the end of the calendar.
@@ -466,18 +469,14 @@ class Holds:
             raise
         self.remove(hold.name, if_exists=True)
 
-    def _snapshot_id(self, reader: CatalogReader, wanted: int | datetime | None) -> int:
+    def _snapshot_id(self, reader: CatalogReader, wanted: int | datetime | str | None) -> int:
         """Return the requested snapshot. It cannot expire before the transaction ends."""
         if wanted is None:
             number = reader.latest_snapshot().id
         else:
-            at = arguments.snapshot("snapshot", wanted)
+            at = resolve_bound(reader, "snapshot", wanted)
             number = (reader.snapshot(timestamp=at) if isinstance(at, datetime) else reader.snapshot(version=at)).id
         # A concurrent expiry may have deleted the row before it is locked.
         if not lock_snapshots(reader.connection, self._database, [number]):
             raise NotFoundError(f"Snapshot {number} has expired meanwhile. Choose another one", snapshot_id=number)
         return number
-
-
-def _find(holds: list[Hold], name: str) -> Hold | None:
-    return next((hold for hold in holds if folded(hold.name) == folded(name)), None)

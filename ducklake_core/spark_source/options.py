@@ -51,7 +51,7 @@ class SourceOptions:
         catalog: Address of the catalog, as :meth:`DuckLake.connect` takes it.
         table: ``table`` or ``schema.table``.
         storage: fsspec options by protocol.
-        version: Snapshot to read, ``timestamp`` a time to read at.
+        version: Snapshot to read, by its id or the name of a hold; ``timestamp`` a time to read at.
         where: Rows to read, in DuckDB's SQL.
         exact: Whether columns have types that hold every value.
         commit_id: Makes a batch write happen once.
@@ -72,7 +72,7 @@ class SourceOptions:
     data_path: str | None = None
     override_data_path: bool = False
     storage: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
-    version: int | None = None
+    version: int | str | None = None
     timestamp: datetime | None = None
     where: str | None = None
     exact: bool = True
@@ -89,8 +89,8 @@ class SourceOptions:
     checkpoint: str | None = None
 
     @property
-    def at(self) -> int | datetime | None:
-        """The snapshot or time to read at, None for the newest."""
+    def at(self) -> int | str | datetime | None:
+        """The snapshot, hold or time to read at, None for the newest."""
         return self.version if self.version is not None else self.timestamp
 
     def connect(self) -> DuckLake:
@@ -117,7 +117,7 @@ def parse_options(given: Mapping[str, str], purpose: Purpose) -> SourceOptions:
         NotFoundError: The file of ``catalogFile`` does not exist.
     """
     options = _Given(given, purpose)
-    version, timestamp = options.whole("versionAsOf"), options.text("timestampAsOf")
+    version, timestamp = options.whole_or_name("versionAsOf"), options.text("timestampAsOf")
     if version is not None and timestamp is not None:
         raise UsageError("versionAsOf and timestampAsOf are both set. Set only one of them")
     starting = options.text("startingVersion") or "earliest"
@@ -171,6 +171,11 @@ class _Given:
         if not text.isascii() or not text.isdigit() or len(text) > _MAX_DIGITS or int(text) < least:
             raise UsageError(f"option {name} is {text[:80]!r}. Set it to a whole number of at least {least}")
         return int(text)
+
+    def whole_or_name(self, name: str) -> int | str | None:
+        """Return an option that is a whole number or a name, which does not consist of digits."""
+        text = self.text(name)
+        return self.whole(name) if text is None or re.fullmatch(r"[+-]?\d+", text) else text
 
     def choice(self, name: str, choices: tuple[str, ...]) -> str:
         """Return an option with a fixed set of values; the first value is the default."""

@@ -18,7 +18,7 @@ import pyarrow as pa
 from sqlglot import TokenType
 
 from ducklake_core.catalog.reading.files import data_files
-from ducklake_core.catalog.reading.options import scoped_options
+from ducklake_core.catalog.reading.options import resolve_bound, scoped_options
 from ducklake_core.engines.arrow.merge import source_ids
 from ducklake_core.engines.duckdb.query import write_file
 from ducklake_core.engines.duckdb.relations import TableSource
@@ -456,14 +456,12 @@ def _list_files(caller: Caller, given: Arguments) -> Rows:
 
 def _feed_source(key: str, kind: FeedKind, given: Arguments, caller: Caller) -> TableSource:
     with caller.lake.reader() as reader:
-        end = resolve_at(reader, given["end_snapshot"])
+        start, end = resolve_bound(reader, "start_snapshot", given["start_snapshot"]), resolve_at(reader, given["end_snapshot"])
         table = reader.table(given.get("schema", DEFAULT_SCHEMA), given["table_name"], end.id)
     lake = caller.lake
 
     def read(names: Sequence[str], _: Predicate | None) -> pa.RecordBatchReader:
-        feed = ChangeFeed(
-            table=table, kind=kind, start=given["start_snapshot"], columns=list(names), reader=lake.reader, storage=lake.storage
-        )
+        feed = ChangeFeed(table=table, kind=kind, start=start, columns=list(names), reader=lake.reader, storage=lake.storage)
         return feed.to_reader()
 
     columns = feed_schema(table, kind)

@@ -25,6 +25,7 @@ from ducklake_core.view_sql.scopes import OTHER_SNAPSHOTS
 
 _NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
 _LARGEST = 2**63 - 1
+_NUMBER = re.compile(r"\s*[+-]?\d+\s*", re.ASCII)
 _WORD = re.compile(r"[^\W\d]\w*")
 
 
@@ -35,12 +36,12 @@ class TableAt:
     Attributes:
         key: Its name in :data:`~ducklake_core.view_sql.scopes.OTHER_SNAPSHOTS`.
         parts: Its name as it was written.
-        at: A snapshot's id, or a time.
+        at: A snapshot's id, a time, or the name of a hold.
     """
 
     key: str
     parts: tuple[str, ...]
-    at: int | datetime
+    at: int | datetime | str
 
 
 def tokens_of(sql: str) -> list[Any]:
@@ -157,8 +158,8 @@ def _name_start(tokens: Sequence[Any], last: int) -> int:
     return last
 
 
-def _moment(tokens: Sequence[Any], sql: str) -> int | datetime:
-    """Return the snapshot or time of ``VERSION => expression``."""
+def _moment(tokens: Sequence[Any], sql: str) -> int | datetime | str:
+    """Return the snapshot, name or time of ``VERSION => expression``."""
     # The arrow is one token or two, depending on the version of sqlglot.
     start = next(place for place in range(1, len(tokens)) if ">" in tokens[place].text) + 1
     text = sql[tokens[start].start : tokens[-1].end + 1] if start < len(tokens) else ""
@@ -167,6 +168,8 @@ def _moment(tokens: Sequence[Any], sql: str) -> int | datetime:
     value = constant.value if isinstance(constant, Literal) else None
     if is_version and isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _LARGEST:
         return value
+    if is_version and isinstance(constant, QuotedText) and not _NUMBER.fullmatch(constant.text):
+        return constant.text
     moment = None if is_version else _time(constant)
     return moment if moment is not None else _computed(text, is_version=is_version)
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
-from ducklake_core.catalog.reading.options import read_holds
+from ducklake_core.catalog.reading.options import resolve_bound
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.commit.request import CommitMessage
 from ducklake_core.errors import UsageError
@@ -16,7 +16,7 @@ from ducklake_core.format import arguments
 from ducklake_core.format.expressions.conditions import Column, Condition
 from ducklake_core.format.expressions.predicates import Predicate
 from ducklake_core.format.state import Snapshot, TableState
-from ducklake_core.format.types.names import folded, storable
+from ducklake_core.format.types.names import storable
 from ducklake_core.format.types.text import shown
 
 if TYPE_CHECKING:
@@ -85,18 +85,22 @@ class CommitOptions(CommitMessage, total=False):
     commit_id: str | None
 
 
-def checked_at(at: At) -> At:
-    """Return an ``at`` argument before the catalog is read: a time in UTC, and a string that is no time as the name of a hold.
+def checked_at(at: At, name: str = "at") -> At:
+    """Return an argument that names a snapshot, before the catalog is read: a string that is no time is the name of a hold.
+
+    Args:
+        at: The value.
+        name: Name of the argument. Default: ``at``.
 
     Raises:
-        UsageError: ``at`` is neither an id, a time nor a string.
+        UsageError: The value is neither an id, a time nor a string.
     """
     try:
-        return None if at is None else arguments.snapshot("at", at)
+        return None if at is None else arguments.snapshot(name, at)
     except UsageError:
         if not isinstance(at, str):
             raise
-        return storable("at", at)
+        return storable(name, at)
 
 
 def resolve_at(reader: CatalogReader, at: At) -> Snapshot:
@@ -107,19 +111,12 @@ def resolve_at(reader: CatalogReader, at: At) -> Snapshot:
         at: Snapshot id, time, name of a hold, or None.
 
     Raises:
-        UsageError: ``at`` is neither an id nor a time.
+        UsageError: ``at`` is neither an id, a time nor the name of a hold.
         NotFoundError: The snapshot does not exist or has expired.
     """
     if at is None:
         return reader.latest_snapshot()
-    try:
-        wanted = arguments.snapshot("at", at)
-    except UsageError:
-        holds = read_holds(reader.connection, reader.catalog) if isinstance(at, str) else ()
-        held = next((hold for hold in holds if folded(hold.name) == folded(str(at))), None)
-        if held is None:
-            raise
-        wanted = held.snapshot_id
+    wanted = resolve_bound(reader, "at", at)
     return reader.snapshot(timestamp=wanted) if isinstance(wanted, datetime) else reader.snapshot(version=wanted)
 
 

@@ -14,9 +14,11 @@ from ducklake_core.catalog.database.tables import CatalogTables
 from ducklake_core.catalog.reading.completeness import complete_rows
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.catalog.reading.running_writes import OWN_PREFIX, has_prefix, is_option, parse_time
-from ducklake_core.errors import CatalogCorruptError, CatalogError
+from ducklake_core.errors import CatalogCorruptError, CatalogError, UsageError
+from ducklake_core.format import arguments
 from ducklake_core.format.state import LakeInfo
 from ducklake_core.format.types.names import folded, join_name
+from ducklake_core.format.types.text import shown
 
 HOLD_PREFIX = f"{OWN_PREFIX}hold:"
 
@@ -224,6 +226,37 @@ def read_holds(connection: Connection, tables: CatalogTables) -> list[Hold]:
     query = select(metadata.c.key, metadata.c.value).where(has_prefix(metadata, HOLD_PREFIX))
     rows = complete_rows(connection, query, "holds")
     return sorted((parse_hold(row.key, row.value) for row in rows), key=lambda hold: folded(hold.name))
+
+
+def find_hold(connection: Connection, tables: CatalogTables, name: str) -> Hold | None:
+    """Return the hold with a name, without regard to case; None if there is none."""
+    return next((hold for hold in read_holds(connection, tables) if folded(hold.name) == folded(name)), None)
+
+
+def resolve_bound(reader: CatalogReader, parameter: str, given: object) -> int | datetime:
+    """Return an argument that names a snapshot: its id, a time in UTC, or for the name of a hold the id of its snapshot.
+
+    Args:
+        reader: The catalog.
+        parameter: Name of the argument, for the error.
+        given: Its value.
+
+    Raises:
+        UsageError: It is neither an id, a time nor the name of a hold.
+    """
+    try:
+        return arguments.snapshot(parameter, given)
+    except UsageError:
+        if not isinstance(given, str):
+            raise
+    held = find_hold(reader.connection, reader.catalog, given)
+    if held is None:
+        raise UsageError(
+            f"{parameter} is {shown(given)}, which is neither the name of a hold nor a time such as '2026-01-31 12:00:00'. List the holds "
+            "with lake.holds.list(), or pass the id of a snapshot",
+            parameter=parameter,
+        )
+    return held.snapshot_id
 
 
 def store_hold(connection: Connection, tables: CatalogTables, hold: Hold) -> None:

@@ -162,6 +162,8 @@ def test_holds(lake: DuckLake, run: Run) -> None:
     assert run("hold add audit --at 2").stdout == "audit holds snapshot 2\n"
     assert "Choose another name, or move it with replace (--replace)" in run("hold add audit --at 3", code=FAILED).stderr
     run("hold add audit --at 3 --replace")
+    assert run("query t --at AUDIT --format csv").stdout == run("query t --at 3 --format csv").stdout
+    assert run("changes t --from audit --to audit --format csv").stdout == run("changes t --from 3 --to 3 --format csv").stdout
     assert answer(run("hold add later --until '2099-01-01 00:00:00+00:00' --json"))["snapshot_id"] == 4
     assert [(one["name"], one["snapshot_id"]) for one in answer(run("hold list --json"))] == [("audit", 3), ("later", 4)]
     assert "2099-01-01 00:00:00" in run("hold list").stdout

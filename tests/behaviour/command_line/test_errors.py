@@ -33,7 +33,7 @@ from tests.support.command import Run
         ("plan checkpoint nope", FAILED, "no table main.nope"),
         ("snapshots --table nope", FAILED, "no table main.nope"),
         ("query t --where 'zz > 1'", FAILED, "zz"),
-        ("query t --at yesterday", USAGE, "neither the id of a snapshot nor a time"),
+        ("query t --at yesterday", USAGE, "neither the name of a hold nor a time"),
         ("query t --at '2026-01-01 00:00:00'", USAGE, "no zone"),
         ("expire --versions x", USAGE, "must be ids"),
         ("expire --older-than soon --min-age 0d", USAGE, "'soon' is neither an age ('7 days') nor a time"),

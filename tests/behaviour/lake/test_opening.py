@@ -305,7 +305,7 @@ def test_times_are_datetimes_or_strings(small: DuckLake, monkeypatch: pytest.Mon
     assert small.table("t", at="9999-01-01").count() == 6
     with pytest.raises(NotFoundError):
         small.table("t", at="2000-01-01")
-    with pytest.raises(UsageError, match=r"at must be the id of a snapshot, a datetime with a zone or a time such as"):
+    with pytest.raises(UsageError, match=r"at is 'yesterday', which is neither the name of a hold nor a time such as"):
         small.table("t", at="yesterday")
     with pytest.raises(UsageError, match="has no zone"):
         small.table("t", at=datetime(2026, 1, 1))  # noqa: DTZ001 - a time without a zone

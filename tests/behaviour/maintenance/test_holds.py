@@ -219,5 +219,32 @@ def test_snapshots_are_read_by_the_name_of_a_hold(lake: DuckLake) -> None:
     assert lake.at("Month end").snapshot.id == lake.snapshot("Month end").id == 3
     lake.table("t").restore(at="Month end")
     assert lake.table("t").to_arrow()["a"].to_pylist() == [1]
-    with pytest.raises(UsageError, match=r"at must be the id of a snapshot, .*not 'year end'"):
+    with pytest.raises(UsageError, match=r"'year end', which is neither the name of a hold nor a time .* lake\.holds\.list\(\)"):
         lake.table("t", at="year end")
+    with pytest.raises(UsageError, match="start is 'year end'"):
+        lake.table("t").changes("year end")
+
+
+def test_every_call_that_names_a_snapshot_takes_the_name_of_a_hold(lake: DuckLake) -> None:
+    lake.holds.add("Month end", 3)
+    table = lake.table("t")
+    assert lake.holds.add("copy", "month end").snapshot_id == 3
+    with lake.holds.pinned("Month end") as pin:
+        assert pin.snapshot_id == 3
+    assert table.insertions("month end").to_arrow()["a"].to_pylist() == [1, 2, 3]
+    assert table.deletions("month end", "copy").to_arrow()["a"].to_pylist() == [0]
+    assert table.changes(1, "copy").count() == table.changes(1, 3).count()
+    for query in (
+        "SELECT a FROM t AT (VERSION => 'Month end')",
+        "SELECT x.a FROM t AS x AT (VERSION => 'month END') JOIN t AT (VERSION => 3) AS y USING (a)",
+        "SELECT a FROM lake.table_insertions('t', 'month end', 'copy')",
+    ):
+        assert lake.sql(query).to_arrow()["a"].to_pylist() == [1], query
+    assert lake.sql("SELECT a FROM t AT (VERSION => $tag)", {"tag": "copy"}).to_arrow()["a"].to_pylist() == [1]
+    assert lake.sql("SELECT a FROM t", at="copy").to_arrow()["a"].to_pylist() == [1]
+    with lake.transaction() as tx:
+        assert tx.sql("SELECT a FROM t AT (VERSION => 'copy')").to_arrow()["a"].to_pylist() == [1]  # type: ignore[union-attr]
+        tx.sql("INSERT INTO t SELECT a + 10 FROM t AT (VERSION => 'copy')")
+    assert sorted(lake.table("t").to_arrow()["a"].to_pylist()) == [3, 11]
+    with pytest.raises(UsageError, match="'none', which is neither"):
+        lake.sql("SELECT a FROM t AT (VERSION => 'none')").to_arrow()

@@ -75,7 +75,7 @@ def test_flushes_equal_those_of_duckdb(twins: Twins, sequence: str) -> None:
     assert not twins.lake.delete_orphaned_files(older_than=timedelta(0), min_age=timedelta(0)).files
 
 
-CHANGES = ("DELETE FROM t WHERE a IN (1, 20)", "UPDATE t SET a = 50 WHERE a IN (1, 20)", "DELETE FROM t")
+CHANGES = ("DELETE FROM t WHERE a IN (1, 20)", "UPDATE t SET a = 50 WHERE a IN (1, 20)", "DELETE FROM t", "DELETE FROM t WHERE a > 25")
 
 
 @pytest.mark.parametrize(("change", "flush_first"), spread([(change, first) for first in (False, True) for change in CHANGES], 2))

@@ -49,6 +49,8 @@ def test_a_frame_stays_at_the_snapshot_of_its_schema(sqlite_address: LakeAddress
     lake.write("t", pa.table({"a": [2], "b": [3]}), schema_evolution="additive")
     assert read(source, columns).to_pydict() == {"a": [1]}
     assert read(data_source(sqlite_address, versionAsOf=str(before.id))).to_pydict() == {"a": [1]}
+    lake.holds.add("month end", before.id)
+    assert read(data_source(sqlite_address, versionAsOf="Month end")).to_pydict() == {"a": [1]}
     assert read(data_source(sqlite_address, timestampAsOf=before.time.isoformat())).to_pydict() == {"a": [1]}
     assert read(data_source(sqlite_address)).num_rows == 2
 
