@@ -7,8 +7,7 @@ import os
 import random
 import signal
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +19,7 @@ from ducklake_core.format import options
 from ducklake_core.format.versions import DEFAULT_VERSION
 from tests.support import versions
 from tests.support.folders import folder_in_memory
-from tests.support.oracle import LakeAddress, Oracle, attached, sqlite_lake
+from tests.support.oracle import LakeAddress, sqlite_lake
 from tests.support.parameters import SQLITE_THEN_SLOW, STORES, new_address
 from tests.support.postgres import PostgresServer, start_server
 from tests.support.servers import running_servers
@@ -70,12 +69,6 @@ def sqlite_address(tmp_path: Path) -> LakeAddress:
 def pruned_by_the_database(monkeypatch: pytest.MonkeyPatch) -> None:
     """The database prunes files, however few they are; without this, the library prunes the few files of a test itself."""
     monkeypatch.setattr(files, "FEW_FILES", 0)
-
-
-@pytest.fixture
-def oracle() -> Callable[..., AbstractContextManager[Oracle]]:
-    """``with oracle(address, "DATA_INLINING_ROW_LIMIT 0") as duck:`` gives DuckDB attached to the lake."""
-    return attached
 
 
 @pytest.fixture(scope="session")

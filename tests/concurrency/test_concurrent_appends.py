@@ -11,7 +11,7 @@ import pytest
 
 from ducklake_core import DuckLake
 from ducklake_core.errors import CommitConflictError, UsageError
-from tests.support.oracle import LakeAddress
+from tests.support.oracle import LakeAddress, attached
 from tests.support.parameters import new_address, slow
 
 HOWS: dict[str, dict[str, Any]] = {
@@ -39,11 +39,11 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> LakeAddress:
 
 @pytest.mark.parametrize("setting", [slow("fail"), "replace"])
 @pytest.mark.parametrize("slice_has_rows", [True, slow(False)], ids=["slice with rows", "empty slice"])
-def test_overwrites_meet_appends(address: LakeAddress, oracle: Any, slice_has_rows: bool, setting: Any) -> None:
+def test_overwrites_meet_appends(address: LakeAddress, slice_has_rows: bool, setting: Any) -> None:
     lake = DuckLake.create(address.url, data_path=address.data_path)
     lake.create_table("t", pa.schema([("k", pa.int32()), ("v", pa.int32())]), partition_by=["k"])
     start = [(2, 2), (3, 3), *([(1, 1)] if slice_has_rows else [])]
-    with oracle(address) as duck:
+    with attached(address) as duck:
         for how, arguments in HOWS.items():
             for writer, write in WRITERS.items():
                 for k in (1, 2):

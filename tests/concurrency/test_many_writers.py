@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,6 @@ from ducklake_core.commit.committer import Committer
 from tests.support.oracle import LakeAddress, attached
 from tests.support.parameters import new_address, slow
 from tests.unit.commit.handmade import HandmadeLake
-
-Attach = Callable[..., Any]
 
 SECONDS = float(os.environ.get("DUCKLAKE_APPEND_SECONDS", "300"))
 
@@ -143,7 +141,7 @@ def test_64_appenders(lake: DuckLake, lake_address: LakeAddress) -> None:
     check(lake, lake_address, by_library, by_duckdb)
 
 
-def test_a_turn_that_does_not_come(postgres: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch, oracle: Attach) -> None:
+def test_a_turn_that_does_not_come(postgres: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A turn that never ends keeps DuckDB from nothing, and other writers only for a while: they go without one then."""
     handmade = HandmadeLake(postgres.lake(tmp_path))
     Committer(handmade.database).commit(handmade.staged(handmade.create()))
@@ -151,14 +149,14 @@ def test_a_turn_that_does_not_come(postgres: Any, tmp_path: Any, monkeypatch: py
     staged = handmade.staged(handmade.append(1))
     with handmade.database.write() as stopped:
         stopped.execute(select(func.pg_advisory_xact_lock(bindparam("key", turns.lease_key(handmade.database.tables.schema)))))
-        with oracle(handmade.address) as duck:
+        with attached(handmade.address) as duck:
             duck.run("INSERT INTO t VALUES (2)")
         committed = Committer(handmade.database, attempts=replace(COMMIT_RETRIES, max_attempts=2).attempts()).commit(staged)
     assert (committed.snapshot.id, committed.attempts) == (3, 2)
     handmade.database.close()
 
 
-def test_another_program_is_not_starved(postgres: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch, oracle: Attach) -> None:
+def test_another_program_is_not_starved(postgres: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once DuckDB has committed, a writer in its turn waits and lets a transaction end that began just now, not for ever."""
     monkeypatch.setattr(turns, "PAUSE_SECONDS", 0.1)
     monkeypatch.setattr(turns, "GIVE_WAY_SECONDS", 4.0)
@@ -178,7 +176,7 @@ def test_another_program_is_not_starved(postgres: Any, tmp_path: Any, monkeypatc
 
     assert seconds_next_to_another() < 4.0
     before = handmade.staged(handmade.append(1))
-    with oracle(handmade.address) as duck:
+    with attached(handmade.address) as duck:
         duck.run("INSERT INTO t VALUES (2)")
     committer.commit(before)
     assert seconds_next_to_another() > 4.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from datetime import date, timedelta
 from typing import Any
 
@@ -17,14 +16,12 @@ from ducklake_core.errors import (
     CommitOutcomeUnknownError,
 )
 from tests.behaviour.lake.days import files_of, keys, rows
-from tests.support.oracle import LakeAddress
+from tests.support.oracle import LakeAddress, attached
 from tests.support.parameters import on_all_catalogs
-
-Attach = Callable[..., Any]
 
 
 @on_all_catalogs
-def test_overwrites_of_different_slices_both_succeed(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+def test_overwrites_of_different_slices_both_succeed(lake: DuckLake, lake_address: LakeAddress) -> None:
     lake.write("t", rows(0, 30))
     errors: list[BaseException] = []
 
@@ -44,14 +41,14 @@ def test_overwrites_of_different_slices_both_succeed(lake: DuckLake, lake_addres
     for thread in threads:
         thread.join()
     assert errors == []
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         assert keys(duck) == [1000, 1001, 1002]
 
 
 @on_all_catalogs
-def test_a_write_is_planned_again_when_others_get_in_between(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+def test_a_write_is_planned_again_when_others_get_in_between(lake: DuckLake, lake_address: LakeAddress) -> None:
     lake.write("t", rows(0, 30))
-    with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+    with attached(lake_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         with lake.transaction() as tx:
             tx.overwrite("t", rows(90, 93), where="k < 10 OR k >= 90", concurrent_appends="replace")
             late = "(5, DATE '2013-01-01', 'late'), (40, DATE '2013-01-01', 'late')"
@@ -65,7 +62,7 @@ def test_a_write_is_planned_again_when_others_get_in_between(lake: DuckLake, lak
 
 
 @on_all_catalogs
-def test_changed_columns_are_a_conflict_and_own_files_go(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+def test_changed_columns_are_a_conflict_and_own_files_go(lake: DuckLake, lake_address: LakeAddress) -> None:
     lake.write("t", rows(0, 30))
     before = files_of(lake_address)
 
@@ -74,20 +71,20 @@ def test_changed_columns_are_a_conflict_and_own_files_go(lake: DuckLake, lake_ad
             tx.append("t", rows(30, 33))
             duck.run("ALTER TABLE t ADD COLUMN late INT")
 
-    with oracle(lake_address) as duck, pytest.raises(CommitConflictError, match=r"main\.t.*altered it in snapshot 2"):
+    with attached(lake_address) as duck, pytest.raises(CommitConflictError, match=r"main\.t.*altered it in snapshot 2"):
         race(duck)
     assert files_of(lake_address) == before
 
 
 @on_all_catalogs
-def test_two_first_writes_share_the_table(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+def test_two_first_writes_share_the_table(lake: DuckLake, lake_address: LakeAddress) -> None:
     with lake.transaction() as tx:
         tx.write("s.t", rows(0, 3), partition_by=["month(day)"])
         other = DuckLake.connect(lake_address.url)
         other.write("s.t", rows(3, 6), partition_by=["month(day)"])
         other.close()
     assert tx.result.writes[0].created_table is False
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         assert keys(duck, "s.t") == [*range(6)]
 
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import pyarrow as pa
 import pytest
 
 from ducklake_core import DuckLake
 from ducklake_core.errors import SchemaError, UsageError
-from tests.support.oracle import LakeAddress
+from tests.support.oracle import LakeAddress, attached
 from tests.support.parameters import on_all_catalogs
 
 pytestmark = on_all_catalogs
@@ -26,9 +23,9 @@ def lake(lake_address: LakeAddress) -> DuckLake:
     return created
 
 
-def test_rows_and_columns_that_others_change_at_once(lake: DuckLake, lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+def test_rows_and_columns_that_others_change_at_once(lake: DuckLake, lake_address: LakeAddress) -> None:
     table = lake.table("t")
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         table.append(ROW)
         duck.run("DELETE FROM t", "INSERT INTO t VALUES (7)")
         table.append(ROW)
@@ -39,18 +36,18 @@ def test_rows_and_columns_that_others_change_at_once(lake: DuckLake, lake_addres
     assert [snapshot.id for snapshot in lake.snapshots()] == list(range(10))
 
 
-def test_a_column_that_was_added_a_moment_ago(lake: DuckLake, lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+def test_a_column_that_was_added_a_moment_ago(lake: DuckLake, lake_address: LakeAddress) -> None:
     table = lake.table("t")
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         table.append(ROW)
         duck.run("ALTER TABLE t ADD COLUMN b INT")
         table.append(ROW.append_column("b", pa.array([6], pa.int32())))
         assert sorted(duck.rows("FROM t"), key=str) == [(1, 6), (1, None), (1, None)]
 
 
-def test_a_table_dropped_at_once(lake: DuckLake, lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+def test_a_table_dropped_at_once(lake: DuckLake, lake_address: LakeAddress) -> None:
     table = lake.table("t")
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         table.append(ROW)
         duck.run("DROP TABLE t", "CREATE TABLE t (other VARCHAR)")
         with pytest.raises(SchemaError, match="'a'"):

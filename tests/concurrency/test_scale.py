@@ -13,7 +13,7 @@ from sqlalchemy.schema import ExecutableDDLElement
 from ducklake_core import DuckLake
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.database.statements import Answer, Parameters, Statements
-from tests.support.oracle import LakeAddress, Oracle
+from tests.support.oracle import LakeAddress, Oracle, attached
 from tests.support.parameters import slow
 
 
@@ -63,7 +63,7 @@ def row(names: Sequence[str], value: int) -> pa.Table:
 
 
 @pytest.mark.parametrize("columns", [1700, slow(5000)])
-def test_thousands_of_columns(columns: int, lake_address: LakeAddress, counts: list[int], oracle: Callable[..., Any]) -> None:
+def test_thousands_of_columns(columns: int, lake_address: LakeAddress, counts: list[int]) -> None:
     """Statistics of every column are carried on with every append; searching each would be 25 million rows."""
     lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
     names = [f"c{number}" for number in range(columns)]
@@ -71,11 +71,11 @@ def test_thousands_of_columns(columns: int, lake_address: LakeAddress, counts: l
         assert lake.write("t", row(names, value)).rows_inlined == 0
     assert max(counts) <= 20
     lake.close()
-    with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+    with attached(lake_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         assert duck.rows(f"SELECT count(*), min(c0), max(c{columns - 1}) FROM t WHERE c17 >= 1") == [(2, 1, 2)]
 
 
-def test_a_thousand_changes_in_a_transaction(sqlite_address: LakeAddress, counts: list[int], oracle: Callable[..., Any]) -> None:
+def test_a_thousand_changes_in_a_transaction(sqlite_address: LakeAddress, counts: list[int]) -> None:
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
     with lake.transaction() as tx:
         for number in range(200):
@@ -86,7 +86,7 @@ def test_a_thousand_changes_in_a_transaction(sqlite_address: LakeAddress, counts
     # One for the rows of each append, three for each table, and what every commit has.
     assert counts[-1] <= 1000 + 3 * 200 + 20
     duck: Oracle
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         assert duck.rows("SELECT count(*), sum(a), min(rowid), max(rowid) FROM t7") == [(5, 7 + 207 + 407 + 607 + 807, 0, 4)]
 
 

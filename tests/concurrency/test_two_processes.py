@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import pyarrow as pa
 
 from ducklake_core import DuckLake
 from tests.support.lakes import lake_of_files
-from tests.support.oracle import LakeAddress, sqlite_lake
+from tests.support.oracle import LakeAddress, attached, sqlite_lake
 
 ROUNDS = 6
 
@@ -82,13 +81,13 @@ def _check_history(lake: DuckLake) -> None:
         assert after.next_file_id >= before.next_file_id
 
 
-def test_the_library_and_duckdb_on_postgresql(postgres: Any, tmp_path: Path, oracle: Callable[..., Any]) -> None:
+def test_the_library_and_duckdb_on_postgresql(postgres: Any, tmp_path: Path) -> None:
     address: LakeAddress = postgres.lake(tmp_path)
     lake = _prepare(address)
     library_writers = [_start(LIBRARY_WRITER, address.url, number, ROUNDS) for number in (1, 2)]
     duckdb_writer = _start(DUCKDB_WRITER, address.url, address.attach, address.data_path, address.backend, ROUNDS)
     _finish([*library_writers, duckdb_writer])
-    with oracle(address) as duck:
+    with attached(address) as duck:
         expected = 2 * ROUNDS * 5 + sum(5 if step % 2 else 2 for step in range(ROUNDS))
         assert duck.rows("SELECT count(*), count(DISTINCT k), count(DISTINCT rowid) FROM t") == [(expected, expected, expected)]
         assert duck.rows("SELECT owner, k FROM slices ORDER BY owner") == [(1, ROUNDS - 2), (2, ROUNDS - 2)]
@@ -98,12 +97,12 @@ def test_the_library_and_duckdb_on_postgresql(postgres: Any, tmp_path: Path, ora
     lake.close()
 
 
-def test_three_library_writers_on_sqlite(tmp_path: Path, oracle: Callable[..., Any]) -> None:
+def test_three_library_writers_on_sqlite(tmp_path: Path) -> None:
     # DuckDB does not retry a locked SQLite catalog, so only our own writers can share one.
     address = sqlite_lake(tmp_path)
     lake = _prepare(address)
     _finish([_start(LIBRARY_WRITER, address.url, number, ROUNDS) for number in (1, 2, 3)])
-    with oracle(address) as duck:
+    with attached(address) as duck:
         expected = 3 * ROUNDS * 5
         assert duck.rows("SELECT count(*), count(DISTINCT k), max(rowid) FROM t") == [(expected, expected, expected - 1)]
         assert duck.value("SELECT count(*) FROM slices") == 3
@@ -111,7 +110,7 @@ def test_three_library_writers_on_sqlite(tmp_path: Path, oracle: Callable[..., A
     lake.close()
 
 
-def test_a_killed_writer_leaves_only_orphans(sqlite_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+def test_a_killed_writer_leaves_only_orphans(sqlite_address: LakeAddress) -> None:
     lake = _prepare(sqlite_address)
     before = lake.snapshot()
     process = _start(KILLED, sqlite_address.url)
@@ -120,6 +119,6 @@ def test_a_killed_writer_leaves_only_orphans(sqlite_address: LakeAddress, oracle
     assert lake.snapshot() == before
     assert len(list(Path(sqlite_address.data_path).rglob("*.parquet"))) == 1
     lake.table("t").append(pa.table({"k": [2], "owner": pa.array([1], pa.int32())}))
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         assert duck.rows("SELECT k, rowid FROM t") == [(2, 0)]
     lake.close()

@@ -16,7 +16,7 @@ from ducklake_core import Scan
 from ducklake_core.errors import UsageError
 from ducklake_dagster import DuckLakeIOManager, DuckLakeResource, build_audit_checks, ducklake_metadata, validate
 from ducklake_dagster.statistics.commit_metadata import commit_metadata
-from tests.support.oracle import LakeAddress
+from tests.support.oracle import LakeAddress, attached
 
 Run = Callable[..., dg.ExecuteInProcessResult]
 DAYS = dg.DailyPartitionsDefinition("2026-03-27", end_date="2026-03-30")
@@ -69,7 +69,6 @@ def test_rows_that_fail_leave_the_table_as_it_was(
     run: Run,
     lake_resource: DuckLakeResource,
     instance: dg.DagsterInstance,
-    oracle: Callable[..., Any],
     sqlite_address: LakeAddress,
     rows: list[int],
     failed: str,
@@ -92,7 +91,7 @@ def test_rows_that_fail_leave_the_table_as_it_was(
     assert "Nothing was committed" in failure.user_failure_data.description
     assert lake.snapshot().id == before
     assert sorted(lake.storage.options.by_protocol) == files
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         assert duck.rows("SELECT count(*), max(amount) FROM lake.payments") == [(2, 2)]
     # The page shows which audit failed, though no step of the run could evaluate the checks.
     wanted = {"positive": "SUCCEEDED", "unique": "SUCCEEDED"} | {failed.partition(":")[0]: "FAILED"}

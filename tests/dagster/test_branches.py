@@ -33,7 +33,7 @@ from ducklake_dagster import (
 )
 from ducklake_dagster.io import read_points
 from ducklake_dagster.io.read_points import lake_identity
-from tests.support.oracle import LakeAddress
+from tests.support.oracle import LakeAddress, attached
 
 Run = Callable[..., dg.ExecuteInProcessResult]
 DAYS = dg.DailyPartitionsDefinition("2026-03-01", end_date="2026-06-01")
@@ -66,9 +66,7 @@ def numbers(lake: DuckLakeResource, table: str) -> list[int]:
     return sorted(lake.connect().table(table).scan().to_arrow()["n"].to_pylist())
 
 
-def test_a_branch_reads_production_until_it_has_its_own(
-    run: Run, lake_resource: DuckLakeResource, oracle: Callable[..., Any], sqlite_address: LakeAddress
-) -> None:
+def test_a_branch_reads_production_until_it_has_its_own(run: Run, lake_resource: DuckLakeResource, sqlite_address: LakeAddress) -> None:
     branch = {"branch": "feature/x"}
     run([source, doubled], tags={"n": "1"})
     (event,) = run([source, doubled], selection=[doubled], io=branch).get_asset_materialization_events()
@@ -76,7 +74,7 @@ def test_a_branch_reads_production_until_it_has_its_own(
     assert event.materialization.metadata["dagster/table_name"].value == "main__feature/x.doubled"
     run([source, doubled], selection=[source], io=branch, tags={"n": "5"})
     run([source, doubled], selection=[doubled], io=branch)
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         assert duck.rows('SELECT n FROM lake."main__feature/x".doubled') == [(10,)]
         assert duck.rows("SELECT s.n, d.n FROM lake.source s, lake.doubled d") == [(1, 2)]
 

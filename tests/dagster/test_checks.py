@@ -30,7 +30,7 @@ from ducklake_dagster import (
 )
 from ducklake_dagster.assets.tables import asset_tables
 from ducklake_dagster.checks.builders import Judge, read_lake
-from tests.support.oracle import LakeAddress
+from tests.support.oracle import LakeAddress, attached
 
 Run = Callable[..., dg.ExecuteInProcessResult]
 
@@ -112,12 +112,10 @@ def test_null_fractions_come_from_file_statistics(run: Run) -> None:
     assert check(missing=0.5) == (False, "column 'missing' does not exist")
 
 
-def test_rows_that_live_in_the_catalog_count(
-    run: Run, lake_resource: DuckLakeResource, oracle: Callable[..., Any], sqlite_address: LakeAddress
-) -> None:
+def test_rows_that_live_in_the_catalog_count(run: Run, lake_resource: DuckLakeResource, sqlite_address: LakeAddress) -> None:
     asset = things(2)
     run([asset])
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         duck.run("INSERT INTO lake.things VALUES (NULL, 'x'), (NULL, NULL)")
     assert lake_resource.connect().table_info("things").inlined_row_count == 4
     checks = build_null_fraction_checks(assets=[asset], columns={"n": 0.4, "Label": 0.25})

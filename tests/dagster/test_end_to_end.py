@@ -6,15 +6,14 @@ Everything else is in the folder ``deployment``, over PostgreSQL and S3.
 from __future__ import annotations
 
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.support.dagster_dev import DagsterServer
 from tests.support.dagster_dev import dagster_dev as serve
-from tests.support.oracle import LakeAddress
+from tests.support.oracle import LakeAddress, attached
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +44,7 @@ def test_a_run_with_a_check(dagster_dev: DagsterServer) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_a_backfill_and_maintenance(dagster_dev: DagsterServer, home: Path, oracle: Callable[..., Any]) -> None:
+def test_a_backfill_and_maintenance(dagster_dev: DagsterServer, home: Path) -> None:
     server = dagster_dev
     assert len(server.backfill("numbers", [f"2026-03-{day:02d}" for day in range(1, 7)])) == 1
     latest = server.latest("numbers")
@@ -53,6 +52,6 @@ def test_a_backfill_and_maintenance(dagster_dev: DagsterServer, home: Path, orac
     assert server.asset("numbers")["partitionStats"] == {"numMaterialized": 6, "numFailed": 0}
     server.launch("ducklake_maintenance")
     address = LakeAddress("", f"ducklake:sqlite:{home}/catalog.sqlite", f"{home}/files/", "sqlite")
-    with oracle(address) as duck:
+    with attached(address) as duck:
         assert duck.rows("SELECT count(*), count(DISTINCT day) FROM lake.numbers") == [(18, 6)]
         assert [row[0] for row in duck.rows("SELECT author FROM lake.snapshots() WHERE snapshot_id IN (1, 2)")] == ["dagster"] * 2

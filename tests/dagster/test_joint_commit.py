@@ -11,7 +11,7 @@ import pytest
 
 from ducklake_dagster import DuckLakeResource, ducklake_metadata, materialize_together, multi_asset
 from tests.dagster.test_io_manager import cause
-from tests.support.oracle import LakeAddress
+from tests.support.oracle import LakeAddress, attached
 
 Run = Callable[..., dg.ExecuteInProcessResult]
 DAYS = dg.DailyPartitionsDefinition("2026-03-01", end_date="2026-04-01")
@@ -37,9 +37,7 @@ def stored(lake: DuckLakeResource, table: str) -> list[Any]:
     return sorted(lake.connect().table(table).scan().to_arrow()["n"].to_pylist())
 
 
-def test_one_snapshot_has_both_and_assets_load_them(
-    run: Run, lake_resource: DuckLakeResource, oracle: Callable[..., Any], sqlite_address: LakeAddress
-) -> None:
+def test_one_snapshot_has_both_and_assets_load_them(run: Run, lake_resource: DuckLakeResource, sqlite_address: LakeAddress) -> None:
     seen: list[Any] = []
 
     @dg.asset
@@ -53,7 +51,7 @@ def test_one_snapshot_has_both_and_assets_load_them(
     assert {events[name]["ducklake/snapshot_id"].value for name in FRAMES} == {1}
     assert [events[name]["dagster/row_count"].value for name in FRAMES] == [1, 2]
     assert seen == [([1], [2, 3])]
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         assert duck.rows("SELECT commit_message, author FROM lake.snapshots() WHERE snapshot_id = 1") == [("lines, orders", "dagster")]
         assert duck.rows("SELECT (SELECT sum(n) FROM lake.orders), (SELECT sum(n) FROM lake.lines)") == [(1, 5)]
     # Some of them are one commit too, and another asset does not get at their rows.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from dagster._core.workspace.autodiscovery import loadable_targets_from_python_m
 
 from ducklake_dagster import DuckLakeIOManager, DuckLakeResource, build_compaction_sensor, build_maintenance_job, build_maintenance_schedule
 from tests.dagster.conftest import QUIET
-from tests.support.oracle import LakeAddress
+from tests.support.oracle import LakeAddress, attached
 
 ROOT = Path(__file__).parents[2]
 NOW = {"older_than_days": 0.0, "min_age_hours": 0.0}
@@ -47,7 +46,7 @@ def execute(
 
 
 def test_the_job_merges_expires_and_cleans_up_in_this_order(
-    filled: DuckLakeResource, instance: dg.DagsterInstance, oracle: Callable[..., Any], sqlite_address: LakeAddress
+    filled: DuckLakeResource, instance: dg.DagsterInstance, sqlite_address: LakeAddress
 ) -> None:
     lake = filled.connect()
     steps = execute(
@@ -58,7 +57,7 @@ def test_the_job_merges_expires_and_cleans_up_in_this_order(
     assert steps["expire_snapshots"]["snapshots"] == 7
     assert steps["cleanup_old_files"]["files"] == 5
     assert (lake.table_info("small").file_count, len(lake.snapshots())) == (1, 1)
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         assert duck.rows("SELECT n FROM lake.small ORDER BY n") == [(number,) for number in range(5)]
 
 

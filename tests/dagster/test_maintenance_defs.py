@@ -20,7 +20,7 @@ from ducklake_dagster.assets.provenance import dagster_facts
 from ducklake_dagster.io.read_points import lake_identity
 from ducklake_dagster.maintenance.snapshot_pins import KEEP, Pins, find_pins
 from tests.dagster.conftest import QUIET
-from tests.support.oracle import LakeAddress
+from tests.support.oracle import LakeAddress, attached
 
 NOW = {"older_than_days": 0.0, "min_age_hours": 0.0}
 ALL_NOW = dict.fromkeys(("expire_snapshots", "cleanup_old_files", "delete_orphaned_files"), NOW)
@@ -53,7 +53,7 @@ def executed(
 
 
 def test_all_steps_run_and_commits_carry_the_run(
-    lake: DuckLake, lake_resource: DuckLakeResource, instance: dg.DagsterInstance, sqlite_address: LakeAddress, oracle: Any
+    lake: DuckLake, lake_resource: DuckLakeResource, instance: dg.DagsterInstance, sqlite_address: LakeAddress
 ) -> None:
     orphan = Path(sqlite_address.data_path) / "main" / "small" / "ducklake-01890000-0000-7000-8000-000000000000.parquet"
     orphan.write_bytes(b"left")
@@ -73,7 +73,7 @@ def test_all_steps_run_and_commits_carry_the_run(
     made = [snapshot for snapshot in lake.snapshots() if snapshot.id > before]
     assert made
     assert {(one.author, dagster_facts(one)["run_id"]) for one in made} == {("dagster", run.run_id)}
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         assert duck.rows("SELECT count(*), min(n) FROM lake.holes") == [(50, 50)]
 
 

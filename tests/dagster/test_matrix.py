@@ -17,7 +17,7 @@ import pytest
 
 from ducklake_dagster import DuckLakeResource
 from tests.support.connect import run_tests
-from tests.support.oracle import LakeAddress
+from tests.support.oracle import LakeAddress, attached
 from tests.support.parameters import pairwise, slow, spread
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -253,9 +253,7 @@ def test_cells_of_connect_frames(connect: str) -> None:
 
 
 @pytest.mark.parametrize(("frames", "kind", "selection", "mode", "situation"), cells())
-def test_cells(
-    bench: Bench, frames: str, selection: str, mode: str, situation: str, oracle: Callable[..., Any], sqlite_address: LakeAddress
-) -> None:
+def test_cells(bench: Bench, frames: str, selection: str, mode: str, situation: str, sqlite_address: LakeAddress) -> None:
     del frames
     chosen = bench.chosen(selection)
     old = bench.seed() if situation != "first write" else []
@@ -296,7 +294,7 @@ def test_cells(
     metadata = result.get_asset_materialization_events()[0].materialization.metadata
     assert metadata["dagster/row_count"].value == len(rows)
     assert len(result.get_asset_materialization_events()) == len(chosen)
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         names = ", ".join(f'"{name}"' for name in ["id", *bench.kind.columns, "amount"])
         assert sorted(duck.rows(f"SELECT {names} FROM lake.things")) == rows
         if situation == "new column":

@@ -28,7 +28,7 @@ from ducklake_dagster import (
 from ducklake_dagster.assets.tables import AssetTable, asset_tables
 from ducklake_dagster.checks.base import LakeCheck
 from ducklake_dagster.checks.builders import Judge, read_lake
-from tests.support.oracle import LakeAddress
+from tests.support.oracle import LakeAddress, attached
 
 DAYS = dg.DailyPartitionsDefinition("2026-03-27", end_date="2026-04-03")
 KEYS = DAYS.get_partition_keys()
@@ -110,12 +110,12 @@ def test_many_partitions_in_files_that_do_not_follow_them_are_compared_together(
 
 
 def test_rows_outside_of_partitions_are_not_counted(
-    lake: DuckLake, judged: Callable[..., tuple[bool, str]], oracle: Callable[..., Any], sqlite_address: LakeAddress
+    lake: DuckLake, judged: Callable[..., tuple[bool, str]], sqlite_address: LakeAddress
 ) -> None:
     """NULL, days before the first one, and unknown keys, written by other clients, in files and in the catalog."""
     lake.write("t", rows(KEYS[:2], 5), partition_by=["month(day)"])
     lake.unset_option("data_inlining_row_limit")
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         duck.run(f"INSERT INTO lake.t VALUES (NULL, 1), ('1969-12-31', 1), ('{KEYS[0]}', NULL)")
         duck.run(f"INSERT INTO lake.t SELECT CASE WHEN range < 50 THEN NULL ELSE DATE '{KEYS[1]}' END, 1 FROM range(100)")
     assert judged(RowCount(minimum=6, maximum=6), KEYS[:1]) == (True, "6 rows in 1 partition")

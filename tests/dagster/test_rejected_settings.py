@@ -16,6 +16,7 @@ import pytest
 from ducklake_core.errors import NotALakeError
 from ducklake_dagster import DuckDBCatalog, DuckLakeResource, LocalStorage, SqliteCatalog, ducklake_metadata
 from tests.dagster.test_io_manager import cause
+from tests.support.oracle import attached
 from tests.support.parameters import slow
 
 Run = Callable[..., dg.ExecuteInProcessResult]
@@ -38,7 +39,7 @@ def facts(result: dg.ExecuteInProcessResult, name: str = "things") -> dict[str, 
 
 @pytest.mark.parametrize("metadata", [{"partition_by": ["b"]}, {"partition_by": "bucket(4, n)"}])
 def test_other_partition_keys_become_the_tables_in_the_same_commit(
-    run: Run, lake_resource: DuckLakeResource, oracle: Callable[..., Any], sqlite_address: Any, metadata: dict[str, Any]
+    run: Run, lake_resource: DuckLakeResource, sqlite_address: Any, metadata: dict[str, Any]
 ) -> None:
     run([asset(ROWS)])
     wanted = asset(ROWS, **metadata)
@@ -52,7 +53,7 @@ def test_other_partition_keys_become_the_tables_in_the_same_commit(
     assert list(lake.table_info("things").partition_by) == keys
     run([asset(ROWS)])
     assert list(lake.table_info("things").partition_by) == keys, "an asset that names no keys leaves them alone"
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         assert duck.rows("SELECT n, b FROM lake.things ORDER BY b") == [(1, "x"), (1, "y")]
 
 

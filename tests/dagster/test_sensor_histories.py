@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 
 from ducklake_core import DuckLake
 from ducklake_dagster import build_commit_sensor
-from tests.support.oracle import LakeAddress, Oracle
+from tests.support.oracle import LakeAddress, Oracle, attached
 from tests.support.parameters import spread
 
 FIRST = date(2026, 3, 25)
@@ -206,13 +205,13 @@ def _play(address: LakeAddress, duck: Oracle, seed: int, ticks: int) -> None:
 
 
 @pytest.mark.parametrize("seed", spread(range(4), 1))
-def test_random_histories(sqlite_address: LakeAddress, oracle: Callable[..., Any], seed: int) -> None:
-    with oracle(sqlite_address) as duck:
+def test_random_histories(sqlite_address: LakeAddress, seed: int) -> None:
+    with attached(sqlite_address) as duck:
         _play(sqlite_address, duck, seed, ticks=12)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(100, 108))
-def test_many_random_histories(lake_address: LakeAddress, oracle: Callable[..., Any], seed: int) -> None:
-    with oracle(lake_address) as duck:
+def test_many_random_histories(lake_address: LakeAddress, seed: int) -> None:
+    with attached(lake_address) as duck:
         _play(lake_address, duck, seed, ticks=40)

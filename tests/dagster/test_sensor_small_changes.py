@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import date, timedelta
-from typing import Any
 
 import dagster as dg
 import pyarrow as pa
@@ -13,7 +12,7 @@ import pytest
 from ducklake_dagster import DuckLakeResource, build_commit_sensor
 from ducklake_dagster.statistics import partitions
 from tests.dagster.conftest import QUIET
-from tests.support.oracle import LakeAddress
+from tests.support.oracle import LakeAddress, attached
 
 DAYS = dg.DailyPartitionsDefinition("2026-03-01", end_date="2026-04-01")
 REGIONS = dg.StaticPartitionsDefinition(["a", "b"])
@@ -51,10 +50,8 @@ def tick(lake_resource: DuckLakeResource, instance: dg.DagsterInstance) -> Calla
     return evaluate
 
 
-def test_a_delete_of_one_day_in_the_file_of_a_month(
-    tick: Callable[[], list[str]], oracle: Callable[..., Any], sqlite_address: LakeAddress
-) -> None:
-    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+def test_a_delete_of_one_day_in_the_file_of_a_month(tick: Callable[[], list[str]], sqlite_address: LakeAddress) -> None:
+    with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("DELETE FROM lake.daily WHERE day = DATE '2026-03-09' AND region = 'a'")
         # The second one replaces the delete file of the first.
         duck.run("DELETE FROM lake.daily WHERE day = DATE '2026-03-11'", "UPDATE lake.daily SET n = 0 WHERE day = DATE '2026-03-20'")

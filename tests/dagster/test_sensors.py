@@ -16,7 +16,7 @@ import pytest
 
 from ducklake_dagster import DuckLakeResource, build_commit_sensor, sensors
 from ducklake_dagster.io.read_points import lake_identity
-from tests.support.oracle import LakeAddress
+from tests.support.oracle import LakeAddress, attached
 
 Run = Callable[..., dg.ExecuteInProcessResult]
 DAYS = dg.DailyPartitionsDefinition("2026-03-27", timezone="Europe/Berlin", end_date="2026-04-01")
@@ -53,7 +53,7 @@ class Ticks:
 
 
 def test_foreign_commits_are_reported_with_the_partitions_they_touch(
-    run: Run, lake_resource: DuckLakeResource, instance: dg.DagsterInstance, oracle: Callable[..., Any], sqlite_address: LakeAddress
+    run: Run, lake_resource: DuckLakeResource, instance: dg.DagsterInstance, sqlite_address: LakeAddress
 ) -> None:
     ticks = Ticks(lake_resource, instance)
     run([plain])
@@ -63,7 +63,7 @@ def test_foreign_commits_are_reported_with_the_partitions_they_touch(
     assert ticks.tick() == []
     assert re.fullmatch(r"no commits of other writers \(snapshots \d+-\d+\)", ticks.reason)
 
-    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+    with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("INSERT INTO lake.numbers VALUES (DATE '2026-03-29', 5), (DATE '2026-03-30', 6)", "INSERT INTO lake.plain VALUES (9)")
     assert ticks.tick() == [
         ("Materialization", "numbers", "2026-03-29"),
@@ -72,16 +72,16 @@ def test_foreign_commits_are_reported_with_the_partitions_they_touch(
     ]
     newest = lake_resource.connect().snapshot().id
     assert ticks.reason == f"2 partitions of numbers, plain changed by another writer (snapshots {newest - 1}-{newest})"
-    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+    with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("DELETE FROM lake.numbers WHERE n = 1")
     assert ticks.tick() == [("Materialization", "numbers", "2026-03-28")]
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         duck.run("INSERT INTO lake.numbers VALUES (DATE '2026-03-31', 7)")
         duck.run("DELETE FROM lake.numbers WHERE n = 7")
     # Rows that came and went between two ticks were never seen by anybody who waits for events.
     assert ticks.tick() == []
     assert "another writer changed no rows or columns of these assets (snapshots " in ticks.reason
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         duck.run("ALTER TABLE lake.plain ADD COLUMN note VARCHAR", "CREATE TABLE lake.other AS SELECT 1 AS x")
     assert ticks.tick() == [("Observation", "plain", None)]
     assert ticks.tick() == []
@@ -89,14 +89,14 @@ def test_foreign_commits_are_reported_with_the_partitions_they_touch(
 
 
 def test_events_of_foreign_commits_list_their_changes(
-    run: Run, lake_resource: DuckLakeResource, instance: dg.DagsterInstance, oracle: Callable[..., Any], sqlite_address: LakeAddress
+    run: Run, lake_resource: DuckLakeResource, instance: dg.DagsterInstance, sqlite_address: LakeAddress
 ) -> None:
     run([plain])
     ticks = Ticks(lake_resource, instance)
     ticks.tick()
 
     def seen(*statements: str, inline: int = 0) -> dict[str, Any]:
-        with oracle(sqlite_address, f"DATA_INLINING_ROW_LIMIT {inline}") as duck:
+        with attached(sqlite_address, f"DATA_INLINING_ROW_LIMIT {inline}") as duck:
             duck.run(*statements)
         ticks.tick()
         (metadata,) = ticks.metadata
@@ -175,12 +175,12 @@ def test_an_invalid_cursor_starts_over(lake_resource: DuckLakeResource, instance
 
 
 def test_json_nested_deeper_than_the_parser_goes(
-    lake_resource: DuckLakeResource, instance: dg.DagsterInstance, oracle: Callable[..., Any], sqlite_address: LakeAddress
+    lake_resource: DuckLakeResource, instance: dg.DagsterInstance, sqlite_address: LakeAddress
 ) -> None:
     lake_resource.connect().write("plain", pa.table({"n": [1]}))
     ticks = Ticks(lake_resource, instance)
     ticks.tick()
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         for text in ('{"dagster": ' + "[" * 100_000, '{"dagster": {"run_id": "\\u0000"}}', '{"dagster": {"run_id": {"a": 1}}}'):
             duck.run(
                 "BEGIN", "INSERT INTO lake.plain VALUES (2)", f"CALL lake.set_commit_message('x', 'y', extra_info => '{text}')", "COMMIT"
@@ -190,13 +190,13 @@ def test_json_nested_deeper_than_the_parser_goes(
 
 
 def test_tables_swapped_dropped_and_moved(
-    run: Run, lake_resource: DuckLakeResource, instance: dg.DagsterInstance, oracle: Callable[..., Any], sqlite_address: LakeAddress
+    run: Run, lake_resource: DuckLakeResource, instance: dg.DagsterInstance, sqlite_address: LakeAddress
 ) -> None:
     ticks = Ticks(lake_resource, instance)
     run([numbers], partition_key="2026-03-28")
     run([plain])
     ticks.tick()
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         duck.run("CREATE TABLE lake.next AS SELECT DATE '2026-03-30' AS day, 5 AS n")
         duck.run("BEGIN", "ALTER TABLE lake.numbers RENAME TO before", "ALTER TABLE lake.next RENAME TO numbers", "COMMIT")
         assert ticks.tick() == [("Materialization", "numbers", f"2026-03-{day}") for day in (28, 30)]
@@ -233,13 +233,13 @@ def test_rows_outside_of_all_partitions_are_observed(lake_resource: DuckLakeReso
 
 
 def test_commits_expired_before_a_tick_report_all_partitions(
-    run: Run, lake_resource: DuckLakeResource, instance: dg.DagsterInstance, oracle: Callable[..., Any], sqlite_address: LakeAddress
+    run: Run, lake_resource: DuckLakeResource, instance: dg.DagsterInstance, sqlite_address: LakeAddress
 ) -> None:
     run([numbers], partition_key="2026-03-28")
     run([plain])
     ticks = Ticks(lake_resource, instance)
     ticks.tick()
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         duck.run("DELETE FROM lake.numbers", "INSERT INTO lake.plain VALUES (5)", "DROP TABLE lake.plain")
         duck.run("CALL ducklake_expire_snapshots('lake', older_than => now() + INTERVAL 2 DAY)")
     days = [f"2026-03-{day}" for day in (27, 28, 29, 30, 31)]

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from ducklake_dagster import DuckLakeResource
-from tests.support.oracle import LakeAddress
+from tests.support.oracle import LakeAddress, attached
 
 Run = Callable[..., dg.ExecuteInProcessResult]
 DAYS = dg.DailyPartitionsDefinition("2026-03-27", timezone="Europe/Berlin", end_date="2026-04-01")
@@ -47,7 +47,7 @@ def stored(resource: DuckLakeResource, name: str) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("given", [True, False], ids=["session resource", "running session"])
 def test_partitions_are_replaced_and_read_as_lazy_frames(
-    spark: SparkSession, run: Run, lake_resource: DuckLakeResource, given: bool, oracle: Callable[..., Any], sqlite_address: LakeAddress
+    spark: SparkSession, run: Run, lake_resource: DuckLakeResource, given: bool, sqlite_address: LakeAddress
 ) -> None:
     rows = [(1, day(27), "eu"), (2, day(28), "eu"), (3, day(28), "o'us"), (4, day(29), "eu")]
 
@@ -75,7 +75,7 @@ def test_partitions_are_replaced_and_read_as_lazy_frames(
     assert (stored(lake_resource, "numbers"), lake_resource.connect().snapshot().id) == (rows[:3], newest)
     run([numbers, reader], io={**io, "default_frame": "spark"}, selection=[reader], partition_key="2026-03-28")
     assert seen == [[2, 30]]
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         assert duck.value("SELECT sum(id) FROM lake.numbers") == 33
     if given:
         return
@@ -110,7 +110,7 @@ def test_frames_of_both_kinds_meet(spark: SparkSession, run: Run, lake_resource:
 
 @pytest.mark.slow
 def test_merges_and_replaced_columns_of_spark_frames(
-    spark: SparkSession, run: Run, lake_resource: DuckLakeResource, oracle: Callable[..., Any], sqlite_address: LakeAddress
+    spark: SparkSession, run: Run, lake_resource: DuckLakeResource, sqlite_address: LakeAddress
 ) -> None:
     frames = [
         spark.createDataFrame([(1, day(27), "a", "I"), (2, day(27), "b", "I")], "id INT, day DATE, v STRING, op STRING"),
@@ -135,7 +135,7 @@ def test_merges_and_replaced_columns_of_spark_frames(
 
     for _ in range(2):
         run([replaced])
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         assert duck.rows("SELECT id, w FROM lake.replaced") == [("x", 1.5)]
         assert duck.rows("SELECT id, v FROM lake.merged ORDER BY id") == [(2, "B"), (3, "c")]
 

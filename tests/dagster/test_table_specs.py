@@ -21,16 +21,16 @@ from ducklake_core import DuckLake
 from ducklake_core.errors import NotALakeError, UnsupportedFeatureError, UsageError
 from ducklake_dagster import DuckLakeIOManager, DuckLakeResource, DuckLakeTranslator, LakeTable, build_commit_sensor, load_table_specs
 from ducklake_dagster.assets.translator import read_lake_tables
-from tests.support.oracle import LakeAddress
+from tests.support.oracle import LakeAddress, attached
 
 pytestmark = pytest.mark.filterwarnings("ignore::dagster_shared.utils.warnings.PreviewWarning")
 
 
 @pytest.fixture
-def lake(lake_resource: DuckLakeResource, oracle: Callable[..., Any], sqlite_address: LakeAddress) -> DuckLakeResource:
+def lake(lake_resource: DuckLakeResource, sqlite_address: LakeAddress) -> DuckLakeResource:
     """A partitioned table, a plain one, and views by DuckDB."""
     lake_resource.connect()
-    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+    with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run(
             "CREATE SCHEMA raw",
             "CREATE TABLE raw.events (day DATE NOT NULL, n BIGINT)",
@@ -105,8 +105,8 @@ def test_a_translator_decides_on_both_sides_of_a_dependency(lake: DuckLakeResour
         load_table_specs(lake, translator=Prefixed())
 
 
-def test_a_view_without_translation_raises(lake: DuckLakeResource, oracle: Callable[..., Any], sqlite_address: LakeAddress) -> None:
-    with oracle(sqlite_address) as duck:
+def test_a_view_without_translation_raises(lake: DuckLakeResource, sqlite_address: LakeAddress) -> None:
+    with attached(sqlite_address) as duck:
         duck.run("CREATE VIEW odd AS SELECT * FROM range(3)", "CREATE VIEW gone AS SELECT * FROM plain", "DROP TABLE plain")
     specs = by_key(load_table_specs(lake))
     assert specs["main/odd"].deps == []
@@ -136,7 +136,7 @@ def test_views_are_inputs(lake: DuckLakeResource, run: Callable[..., dg.ExecuteI
 
 
 def test_a_foreign_commit_requests_runs_of_exactly_the_partitions_that_read_it(
-    lake: DuckLakeResource, instance: dg.DagsterInstance, oracle: Callable[..., Any], sqlite_address: LakeAddress
+    lake: DuckLakeResource, instance: dg.DagsterInstance, sqlite_address: LakeAddress
 ) -> None:
     specs = load_table_specs(lake, translator=DuckLakeTranslator(partitions=True))
     months = by_key(specs)["raw/events"].partitions_def
@@ -164,7 +164,7 @@ def test_a_foreign_commit_requests_runs_of_exactly_the_partitions_that_read_it(
         return found
 
     assert tick().run_requests == []
-    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+    with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("INSERT INTO raw.events VALUES (DATE '2026-04-03', 5)")
     before = cursor
     found = tick()

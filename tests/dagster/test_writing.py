@@ -15,7 +15,7 @@ from ducklake_core.errors import UsageError
 from ducklake_dagster import DuckLakeResource, ducklake_metadata, validate
 from ducklake_dagster.assets.settings import WriteSettings, resolve_settings
 from ducklake_dagster.statistics.commit_metadata import commit_metadata
-from tests.support.oracle import LakeAddress
+from tests.support.oracle import LakeAddress, attached
 from tests.support.parameters import spread
 
 Run = Callable[..., dg.ExecuteInProcessResult]
@@ -47,9 +47,7 @@ def failure_of(run: Run, asset: dg.AssetsDefinition, text: str, **how: Any) -> N
 
 
 class TestMerge:
-    def test_every_branch_in_one_commit(
-        self, run: Run, lake_resource: DuckLakeResource, oracle: Callable[..., Any], sqlite_address: LakeAddress
-    ) -> None:
+    def test_every_branch_in_one_commit(self, run: Run, lake_resource: DuckLakeResource, sqlite_address: LakeAddress) -> None:
         first = pa.table({"id": [1, 2, 3, 4], "v": ["a", "b", "c", "d"], "op": ["I", "I", "I", "D"]})
         second = pa.table({"id": [2, 3, 5, 6], "v": ["B", "x", "e", "f"], "op": ["U", "D", None, "D"]})
         asset = asset_of([first, second], write_mode="merge", merge_keys="id", delete_when="s.op = 'D'")
@@ -57,7 +55,7 @@ class TestMerge:
         assert content(lake_resource) == [{"id": 1, "v": "a"}, {"id": 2, "v": "b"}, {"id": 3, "v": "c"}], "a flag is no column"
         before = lake_resource.connect().snapshot().id
         result = run([asset])
-        with oracle(sqlite_address) as duck:
+        with attached(sqlite_address) as duck:
             assert duck.rows("SELECT * FROM lake.t ORDER BY id") == [(1, "a"), (2, "B"), (5, "e")]
         assert lake_resource.connect().snapshot().id == before + 1
         (event,) = result.get_asset_materialization_events()
@@ -134,9 +132,7 @@ class TestMerge:
             run([build])
         assert content(lake_resource) == [{"id": 1}]
 
-    def test_conditions_and_values_of_branches(
-        self, run: Run, lake_resource: DuckLakeResource, oracle: Callable[..., Any], sqlite_address: LakeAddress
-    ) -> None:
+    def test_conditions_and_values_of_branches(self, run: Run, lake_resource: DuckLakeResource, sqlite_address: LakeAddress) -> None:
         first = pa.table({"id": [1, 2, 3], "seen": [10, 10, 10], "n": [1, 2, 3]})
         second = pa.table({"id": [1, 2, 4, 5], "seen": [5, 20, 20, 20], "n": [10, 20, 40, 50], "op": ["U", "U", "I", "X"]})
         how: dict[str, Any] = {
@@ -148,7 +144,7 @@ class TestMerge:
         }
         lake_resource.connect().write("t", first)
         run([asset_of([second], **how)])
-        with oracle(sqlite_address) as duck:
+        with attached(sqlite_address) as duck:
             assert duck.rows("FROM lake.t ORDER BY id") == [(1, 10, 1), (2, 20, 22), (3, 10, -3), (4, None, 40)]
             duck.run(
                 "CREATE TEMP TABLE d AS SELECT * FROM (VALUES (1, 10, 1), (2, 10, 2), (3, 10, 3)) AS v(id, seen, n)",
@@ -286,9 +282,7 @@ class TestAbsence:
 
 
 class TestReplacedColumns:
-    def test_types_change_in_the_commit_of_the_rows(
-        self, run: Run, lake_resource: DuckLakeResource, oracle: Callable[..., Any], sqlite_address: LakeAddress
-    ) -> None:
+    def test_types_change_in_the_commit_of_the_rows(self, run: Run, lake_resource: DuckLakeResource, sqlite_address: LakeAddress) -> None:
         first = pa.table({"id": [1, 2], "v": ["1", "2"], "gone": [0, 0], "s": [{"a": 1}, None]})
         second = pa.table({"id": ["x"], "v": [1.5], "new": [date(2026, 3, 27)], "s": [{"a": "b", "c": 1}]})
         asset = asset_of([first, second, second], schema_evolution="replace", partition_by="id", sort_by=["v DESC"])
@@ -305,7 +299,7 @@ class TestReplacedColumns:
             "new": "date",
             "s": "struct<a: varchar, c: int64>",
         }
-        with oracle(sqlite_address) as duck:
+        with attached(sqlite_address) as duck:
             assert duck.rows("SELECT id, v, new, s.a FROM lake.t") == [("x", 1.5, date(2026, 3, 27), "b")]
             assert duck.rows(f"SELECT id, v, gone FROM lake.t AT (VERSION => {before}) ORDER BY id") == [(1, "1", 0), (2, "2", 0)]
         assert opened.info().partition_by == ("id",)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from functools import reduce
 
 import pyarrow as pa
@@ -11,10 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ducklake_core import DuckLake
-from tests.support.oracle import LakeAddress, Oracle
+from tests.support.oracle import LakeAddress, Oracle, attached
 from tests.support.scans import open_lake
-
-OracleFactory = Callable[..., AbstractContextManager[Oracle]]
 
 
 def check(duck: Oracle, address: LakeAddress, spark: SparkSession, wanted: dict[str, list[str]]) -> None:
@@ -41,8 +37,8 @@ SWAPPED = ("a TO c", "b TO a", "c TO b")
 
 
 @pytest.mark.slow
-def test_columns_that_files_know_by_other_names(oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession) -> None:
-    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+def test_columns_that_files_know_by_other_names(sqlite_address: LakeAddress, spark: SparkSession) -> None:
+    with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run(
             "CREATE TABLE swapped (a INTEGER, b INTEGER)",
             "INSERT INTO swapped SELECT i, 1000 + i FROM range(20) r(i)",
@@ -76,18 +72,18 @@ def test_columns_that_files_know_by_other_names(oracle: OracleFactory, sqlite_ad
             "letters": ["A = 'b3'", "A IS NOT NULL", "b2 = 3"],
             "again": ["a > 500", "b < 500", "b = 3", "b = 17"],
         }
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         check(duck, sqlite_address, spark, wanted)
 
 
-def test_nan_and_zeros_in_bounds_and_dictionaries(oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession) -> None:
+def test_nan_and_zeros_in_bounds_and_dictionaries(sqlite_address: LakeAddress, spark: SparkSession) -> None:
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
     lake.set_option("data_inlining_row_limit", 0)
     nan = float("nan")
     frame = pa.table({"x": [1.0, nan], "y": pa.array([nan, None], pa.float32()), "s": [{"z": 0.5}, {"z": nan}], "n": [1, 2]})
     lake.create_table("t", frame.schema).append(frame)
     lake.table("t").append(pa.table({"x": [1.0, 2.0], "y": pa.array([0.5, None], pa.float32()), "s": [{"z": 0.5}] * 2, "n": [3, 4]}))
-    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+    with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CREATE TABLE zeros (x DOUBLE, y FLOAT)", "INSERT INTO zeros SELECT -0.0, -0.0 FROM range(20)")
         duck.run("INSERT INTO zeros SELECT if(i % 2 = 0, 0.0, 1.5), 0.0 FROM range(20) r(i)")
         nan = ["x > 5", "y >= 2", "s.z > 1", "x = 'nan'", "x < 2 AND n < 9"]

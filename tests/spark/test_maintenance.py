@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,9 +56,7 @@ def check_tasks(seen: list[Any], address: LakeAddress) -> None:
 
 
 @pytest.mark.parametrize("options", ["", slow("ENCRYPTED")])
-def test_rewrites(
-    sqlite_address: LakeAddress, oracle: Callable[..., Any], spark: SparkSession, tasks_seen: list[Any], options: str
-) -> None:
+def test_rewrites(sqlite_address: LakeAddress, spark: SparkSession, tasks_seen: list[Any], options: str) -> None:
     write_deleted(sqlite_address, options)
     if not options:
         write_vectors(sqlite_address)
@@ -83,7 +80,7 @@ def test_rewrites(
     assert keys == sorted(keys, reverse=True)
     assert lake.check(level="rows").findings == ()
     lake.close()
-    with oracle(sqlite_address, options) as duck:
+    with attached(sqlite_address, options) as duck:
         duck.run("UPDATE t SET extra = 0 WHERE id = 141", "DELETE FROM sorted WHERE k = 4", "CALL ducklake_flush_inlined_data('lake')")
 
 

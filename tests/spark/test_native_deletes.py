@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,11 +26,9 @@ from ducklake_core.storage.delete_files import DeletedPositions
 from ducklake_core.storage.filesystems import Storage
 from tests.behaviour.scan.test_deletes_oracle import HISTORIES
 from tests.behaviour.scan.test_virtual_columns import CONDITIONS, HISTORY
-from tests.support.oracle import LakeAddress, Oracle
+from tests.support.oracle import LakeAddress, Oracle, attached
 from tests.support.parameters import slow, spread
 from tests.support.scans import STORAGE, OpenLake, assert_same_rows, open_lake
-
-OracleFactory = Callable[..., AbstractContextManager[Oracle]]
 
 VIRTUAL = "rowid, snapshot_id, filename, file_row_number"
 
@@ -43,10 +41,10 @@ def check(duck: Oracle, lake: OpenLake, spark: SparkSession, version: int, first
 
 
 @pytest.mark.parametrize("name", spread(HISTORIES, 1))
-def test_every_form_of_deletes(oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession, name: str) -> None:
-    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 5") as duck:
+def test_every_form_of_deletes(sqlite_address: LakeAddress, spark: SparkSession, name: str) -> None:
+    with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 5") as duck:
         duck.run(*HISTORIES[name])
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         lake = open_lake(sqlite_address)
         ways: set[str | None] = set()
         for version in lake.snapshots()[:2:-6]:
@@ -56,8 +54,8 @@ def test_every_form_of_deletes(oracle: OracleFactory, sqlite_address: LakeAddres
 
 
 @pytest.mark.slow
-def test_virtual_columns(oracle: OracleFactory, lake_address: LakeAddress, spark: SparkSession) -> None:
-    with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 5") as duck:
+def test_virtual_columns(lake_address: LakeAddress, spark: SparkSession) -> None:
+    with attached(lake_address, "DATA_INLINING_ROW_LIMIT 5") as duck:
         duck.run(*HISTORY[:11])
         lake = open_lake(lake_address)
         check(duck, lake, spark, lake.snapshots()[-1], "a")
@@ -85,8 +83,8 @@ def small_splits(spark: SparkSession) -> Iterator[None]:
 
 @pytest.mark.usefixtures("small_splits")
 @pytest.mark.slow
-def test_positions_are_exact_in_every_row_group_and_split(oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession) -> None:
-    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+def test_positions_are_exact_in_every_row_group_and_split(sqlite_address: LakeAddress, spark: SparkSession) -> None:
+    with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CALL lake.set_option('parquet_row_group_size', '2048')")
         duck.run("CREATE TABLE t AS SELECT i, 'value ' || i AS v, i % 100 AS g FROM range(60000) r(i)")
         duck.run("DELETE FROM t WHERE hash(i) % 5 = 0 OR i BETWEEN 20000 AND 30000", "DELETE FROM t WHERE g = 7")
@@ -106,12 +104,10 @@ WAYS = {"constants": (native_read, "MAX_NAMES", 4096), "join": (native_read, "MA
 
 
 @pytest.mark.parametrize("way", spread(WAYS, 1))
-def test_every_way_to_leave_rows_out(
-    oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, way: str
-) -> None:
+def test_every_way_to_leave_rows_out(sqlite_address: LakeAddress, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     module, name, value = WAYS[way]
     monkeypatch.setattr(module, name, value)
-    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 5") as duck:
+    with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 5") as duck:
         duck.run("CREATE TABLE t AS SELECT i, i % 100 AS g, i % 4 AS p FROM range(0) r(i)", "ALTER TABLE t SET PARTITIONED BY (p)")
         duck.run("INSERT INTO t SELECT i, i % 100, i % 4 FROM range(20000) r(i)", "DELETE FROM t WHERE hash(i) % 50 = 0 AND p < 3")
         duck.run("DELETE FROM t WHERE i = 8", "UPDATE t SET g = 1000 WHERE i = 5")
@@ -130,9 +126,9 @@ def test_every_way_to_leave_rows_out(
         assert scan.to_spark(spark).count() == duck.value(f"SELECT count(*) FROM t WHERE {condition}")
 
 
-def test_rows_of_the_only_file_with_deletes(oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession) -> None:
+def test_rows_of_the_only_file_with_deletes(sqlite_address: LakeAddress, spark: SparkSession) -> None:
     """As a DELETE and UPDATEs leave a table. Spark would repeat a semi join, sorts and all, for each side of a union."""
-    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+    with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CREATE TABLE t AS SELECT i, i % 7 AS g FROM range(20000) r(i)", "DELETE FROM t WHERE hash(i) % 50 = 0")
         duck.run("UPDATE t SET g = -1 WHERE hash(i) % 50 = 1", "INSERT INTO t SELECT i, -2 FROM range(200) r(i)")
         lake = open_lake(sqlite_address)
@@ -146,9 +142,9 @@ def test_rows_of_the_only_file_with_deletes(oracle: OracleFactory, sqlite_addres
 
 
 @pytest.mark.parametrize("vectorized", ["true", slow("false")])
-def test_rows_of_one_file(oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession, vectorized: str) -> None:
+def test_rows_of_one_file(sqlite_address: LakeAddress, spark: SparkSession, vectorized: str) -> None:
     settings = {"spark.sql.parquet.enableVectorizedReader": vectorized, "spark.sql.files.maxPartitionBytes": "20000"}
-    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck, held_settings(spark, settings):
+    with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck, held_settings(spark, settings):
         duck.run("CALL lake.set_option('parquet_row_group_size', '2048')")
         duck.run("CREATE TABLE t AS SELECT i, nullif(i % 7, 3) AS g, {'a': i, 'b': [i]} AS s FROM range(20000) r(i)")
         # Neither the first nor the last rows are deleted, nor all bits of any word.
@@ -166,18 +162,16 @@ def test_rows_of_one_file(oracle: OracleFactory, sqlite_address: LakeAddress, sp
         assert frame.count() == duck.value("SELECT count(*) FROM t")
 
 
-def test_rows_without_positions_stop_the_query(
-    oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+def test_rows_without_positions_stop_the_query(sqlite_address: LakeAddress, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CREATE TABLE t AS SELECT i FROM range(100) r(i)", "DELETE FROM t WHERE i < 10")
     monkeypatch.setattr(native_read, "ROW_INDEX", "_not_what_spark_fills")
     with pytest.raises(PySparkException, match="did not return the position of a row"):
         open_lake(sqlite_address).scan("t").to_spark(spark).count()
 
 
-def test_a_column_of_the_name_that_spark_fills(oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession) -> None:
-    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+def test_a_column_of_the_name_that_spark_fills(sqlite_address: LakeAddress, spark: SparkSession) -> None:
+    with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CREATE TABLE t AS SELECT i, -i AS _tmp_metadata_row_index FROM range(100) r(i)", "DELETE FROM t WHERE i < 10")
         assert_same_rows(duck, open_lake(sqlite_address).scan("t").to_spark(spark).toArrow(), "SELECT * FROM t")
         # The file still has it.
@@ -185,10 +179,8 @@ def test_a_column_of_the_name_that_spark_fills(oracle: OracleFactory, sqlite_add
         assert_same_rows(duck, open_lake(sqlite_address).scan("t").to_spark(spark).toArrow(), "SELECT * FROM t")
 
 
-def test_delete_files_are_read_once(
-    oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+def test_delete_files_are_read_once(sqlite_address: LakeAddress, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CREATE TABLE t AS SELECT i FROM range(100) r(i)", "DELETE FROM t WHERE i < 10")
         assert open_lake(sqlite_address).scan("t").to_spark(spark).count() == 90
         with monkeypatch.context() as patch:
@@ -199,9 +191,9 @@ def test_delete_files_are_read_once(
         assert open_lake(sqlite_address).scan("t").to_spark(spark).count() == open_lake(sqlite_address).scan("t").count() == 85
 
 
-def test_kept_delete_files_are_bounded(oracle: OracleFactory, sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kept_delete_files_are_bounded(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delete_files, "_FILE_POSITIONS", 0)
-    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+    with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CREATE TABLE t AS SELECT i FROM range(100) r(i)", *["INSERT INTO t FROM range(100)"] * 4)
         duck.run("DELETE FROM t WHERE i % 10 = 0")
         files = [task.file for task in open_lake(sqlite_address).scan("t").plan().plan.tasks]
@@ -214,12 +206,10 @@ def test_kept_delete_files_are_bounded(oracle: OracleFactory, sqlite_address: La
     assert small.recall(STORAGE, files[0].delete_files[0], files[0]) is None
 
 
-def test_cached_deletes_may_be_evicted_during_reads(
-    oracle: OracleFactory, sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cached_deletes_may_be_evicted_during_reads(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each delete file is read once all the same."""
     monkeypatch.setattr(delete_files, "_FILE_POSITIONS", 0)
-    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+    with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CREATE TABLE t AS SELECT i FROM range(100) r(i)", *["INSERT INTO t FROM range(100)"] * 7)
         duck.run("DELETE FROM t WHERE i % 10 = 0")
         tasks = open_lake(sqlite_address).scan("t").plan().plan.tasks
@@ -240,11 +230,11 @@ def test_cached_deletes_may_be_evicted_during_reads(
     assert sorted(opened) == sorted(task.file.delete_files[0].path for task in tasks[4:])
 
 
-def test_paths_that_spark_spells_otherwise(oracle: OracleFactory, tmp_path: Path, spark: SparkSession) -> None:
+def test_paths_that_spark_spells_otherwise(tmp_path: Path, spark: SparkSession) -> None:
     folder = tmp_path / "a b%20c+d&e;f=g'h~#é日😀\u00a0\u2003^|\"<>`(@),!"
     folder.mkdir()
     address = LakeAddress(f"sqlite:///{tmp_path / 'c.sqlite'}", f"ducklake:sqlite:{tmp_path / 'c.sqlite'}", "", "sqlite")
-    with oracle(replace(address, data_path=str(folder).replace("'", "''") + "/"), "DATA_INLINING_ROW_LIMIT 0") as duck:
+    with attached(replace(address, data_path=str(folder).replace("'", "''") + "/"), "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CREATE TABLE t (i INTEGER, p VARCHAR)", "ALTER TABLE t SET PARTITIONED BY (p)")
         duck.run("INSERT INTO t SELECT i, CASE i % 3 WHEN 0 THEN 'x/y z' WHEN 1 THEN 'ü:?' END FROM range(60) r(i)")
         duck.run("DELETE FROM t WHERE i % 2 = 0")
@@ -255,9 +245,9 @@ def test_paths_that_spark_spells_otherwise(oracle: OracleFactory, tmp_path: Path
 
 @pytest.mark.parametrize("files_with_deletes", [1, 2])
 def test_a_file_under_an_unknown_name_stops_the_query(
-    oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, files_with_deletes: int
+    sqlite_address: LakeAddress, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, files_with_deletes: int
 ) -> None:
-    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+    with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CREATE TABLE t AS SELECT i FROM range(100) r(i)", "INSERT INTO t FROM range(5, 15)")
         duck.run(f"DELETE FROM t WHERE i < {5 * files_with_deletes}")
     plan = open_lake(sqlite_address).scan("t").plan().plan
@@ -268,8 +258,8 @@ def test_a_file_under_an_unknown_name_stops_the_query(
             frame.count()
 
 
-def test_a_missing_file_raises(oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession) -> None:
-    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+def test_a_missing_file_raises(sqlite_address: LakeAddress, spark: SparkSession) -> None:
+    with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CREATE TABLE t AS SELECT i FROM range(100) r(i)")
     scan = open_lake(sqlite_address).scan("t")
     frame = scan.to_spark(spark)
@@ -283,9 +273,9 @@ def test_a_missing_file_raises(oracle: OracleFactory, sqlite_address: LakeAddres
 
 
 def test_deleted_positions_in_the_driver_are_bounded(
-    oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    sqlite_address: LakeAddress, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+    with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CREATE TABLE t AS SELECT i FROM range(5000) r(i)", "INSERT INTO t SELECT i FROM range(5000, 10000) r(i)")
         duck.run("DELETE FROM t WHERE i % 3 = 0")
         monkeypatch.setattr("ducklake_core.planning.planner.MAX_DELETED_BYTES", 1000)
@@ -294,8 +284,8 @@ def test_deleted_positions_in_the_driver_are_bounded(
         assert_same_rows(duck, lake.scan("t").to_spark(spark).toArrow(), "SELECT * FROM t")
 
 
-def test_files_of_one_name_are_not_mixed_up(oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession) -> None:
-    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+def test_files_of_one_name_are_not_mixed_up(sqlite_address: LakeAddress, spark: SparkSession) -> None:
+    with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CREATE TABLE t AS SELECT i FROM range(10) r(i)", "DELETE FROM t WHERE i = 5")
     with closing(sqlite3.connect(sqlite_address.url.removeprefix("sqlite:///"))) as catalog, catalog:
         names = [row[1] for row in catalog.execute("PRAGMA table_info(ducklake_data_file)")]
@@ -317,10 +307,10 @@ def test_bits_are_where_spark_reads_them(positions: list[int]) -> None:
     assert found == positions
 
 
-def test_constants_do_not_count_as_part_of_rows(oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession) -> None:
+def test_constants_do_not_count_as_part_of_rows(sqlite_address: LakeAddress, spark: SparkSession) -> None:
     # Spark broadcasts what it thinks small: a filter with a correlated subquery keeps it from putting columns in their place.
     query = "SELECT k FROM {s} WHERE v > (SELECT 0.5 * sum(q) FROM {b} WHERE {b}.k = {s}.k)"
-    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+    with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run(
             "CREATE TABLE s AS SELECT i AS k, i AS v FROM range(500) r(i)",
             "INSERT INTO s SELECT i, i FROM range(500, 900) r(i)",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import duckdb
@@ -16,15 +14,13 @@ from ducklake_core.engines.spark.positions import find_key_positions, find_posit
 from ducklake_core.errors import UsageError
 from ducklake_core.format.files.paths import new_delete_file_name
 from ducklake_core.planning.plan import ScanPlan
-from tests.support.oracle import LakeAddress, Oracle
+from tests.support.oracle import LakeAddress, attached
 from tests.support.scans import STORAGE, OpenLake, open_lake
-
-OracleFactory = Callable[..., AbstractContextManager[Oracle]]
 
 
 @pytest.fixture
-def lake(oracle: OracleFactory, sqlite_address: LakeAddress) -> OpenLake:
-    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 10") as duck:
+def lake(sqlite_address: LakeAddress) -> OpenLake:
+    with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 10") as duck:
         duck.run(
             "CREATE TABLE t (a INTEGER, g VARCHAR, u UUID)",
             "INSERT INTO t SELECT i, 'g' || i % 5, ('b8888f6d-9c7f-4026-b8e2-' || lpad(i::VARCHAR, 12, '0'))::UUID FROM range(100) r(i)",

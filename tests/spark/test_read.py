@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,11 +14,9 @@ from ducklake_core.engines.spark.native_read import LISTING_CONF
 from ducklake_core.engines.spark.read import read_plan
 from ducklake_core.errors import NotFoundError
 from tests.behaviour.scan.test_read_oracle import ALL_TYPES, EXTREMES, FIRST, INLINED, NULLS, SCENARIOS
-from tests.support.oracle import LakeAddress, Oracle
+from tests.support.oracle import LakeAddress, Oracle, attached
 from tests.support.parameters import spread
 from tests.support.scans import STORAGE, OpenLake, assert_same_rows, open_lake
-
-OracleFactory = Callable[..., AbstractContextManager[Oracle]]
 
 IN_MICROSECONDS = [row.replace("59.999999999'", "59.999999'").replace("00.000000001'", "00.000001'") for row in (FIRST, EXTREMES)]
 
@@ -39,10 +35,10 @@ def check_spark(duck: Oracle, lake: OpenLake, spark: SparkSession, version: int)
 
 
 @pytest.mark.parametrize("name", spread(["deletes", "evolution", "merge", "rewrite after evolution", "one transaction"], 1))
-def test_files_at_every_other_snapshot(oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession, name: str) -> None:
-    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+def test_files_at_every_other_snapshot(sqlite_address: LakeAddress, spark: SparkSession, name: str) -> None:
+    with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run(*SCENARIOS[name])
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         lake = open_lake(sqlite_address)
         born = duck.value("SELECT min(begin_snapshot) FROM __ducklake_metadata_lake.ducklake_table WHERE table_name = 't'")
         versions = [version for version in lake.snapshots() if version >= born][::-2]
@@ -52,10 +48,10 @@ def test_files_at_every_other_snapshot(oracle: OracleFactory, sqlite_address: La
 
 
 @pytest.mark.slow
-def test_inlined_rows_at_every_third_snapshot(oracle: OracleFactory, lake_address: LakeAddress, spark: SparkSession) -> None:
-    with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 10") as duck:
+def test_inlined_rows_at_every_third_snapshot(lake_address: LakeAddress, spark: SparkSession) -> None:
+    with attached(lake_address, "DATA_INLINING_ROW_LIMIT 10") as duck:
         duck.run(*INLINED["small inserts"])
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         lake = open_lake(lake_address)
         for version in lake.snapshots()[:1:-3]:
             check_spark(duck, lake, spark, version)
@@ -63,17 +59,17 @@ def test_inlined_rows_at_every_third_snapshot(oracle: OracleFactory, lake_addres
 
 @pytest.mark.usefixtures("nearest_types")
 @pytest.mark.parametrize("limit", [0, 10])
-def test_every_type(oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession, limit: int) -> None:
-    with oracle(sqlite_address, f"DATA_INLINING_ROW_LIMIT {limit}") as duck:
+def test_every_type(sqlite_address: LakeAddress, spark: SparkSession, limit: int) -> None:
+    with attached(sqlite_address, f"DATA_INLINING_ROW_LIMIT {limit}") as duck:
         duck.run(f"CREATE TABLE t ({ALL_TYPES})", f"INSERT INTO t VALUES {', '.join(IN_MICROSECONDS)}, {NULLS}")
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         found = rows_of(open_lake(sqlite_address).scan("t").to_spark(spark))
         assert_same_rows(duck, found, "SELECT * FROM t")
 
 
 @pytest.mark.usefixtures("nearest_types")
-def test_nanoseconds_raise_and_are_not_cut(oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession) -> None:
-    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+def test_nanoseconds_raise_and_are_not_cut(sqlite_address: LakeAddress, spark: SparkSession) -> None:
+    with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CREATE TABLE t AS SELECT TIMESTAMP_NS '2020-01-01 00:00:00.000000001' AS moment")
     frame = open_lake(sqlite_address).scan("t").to_spark(spark)
     with pytest.raises(PySparkException, match="moment"):
@@ -86,8 +82,8 @@ NATIVE_TYPES = """b BOOLEAN, i8 INT1, i16 SMALLINT, i32 INTEGER, i64 BIGINT, f F
 
 
 @pytest.fixture
-def native_lake(oracle: OracleFactory, sqlite_address: LakeAddress) -> LakeAddress:
-    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+def native_lake(sqlite_address: LakeAddress) -> LakeAddress:
+    with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run(f"CREATE TABLE t ({NATIVE_TYPES})")
         duck.run("""INSERT INTO t VALUES (true, 1, 2, 3, 4, 1.5, 2.5, 1.25, 1.25, 1.25, '1500-02-28', '0044-03-15 (BC) 01:02:03.5',
             '1969-12-31 23:59:59', '2020-07-01 00:00:00+02', 'x', '{"a": 1}', '\\xAA'::BLOB, [1, NULL], MAP {'k': 1},
@@ -97,17 +93,17 @@ def native_lake(oracle: OracleFactory, sqlite_address: LakeAddress) -> LakeAddre
     return sqlite_address
 
 
-def test_native_files_are_read_natively(oracle: OracleFactory, native_lake: LakeAddress, spark: SparkSession) -> None:
+def test_native_files_are_read_natively(native_lake: LakeAddress, spark: SparkSession) -> None:
     lake = open_lake(native_lake)
     plan = lake.scan("t").plan().plan
     assert [task.native_obstacle for task in plan.tasks] == [None, None]
-    with oracle(native_lake) as duck:
+    with attached(native_lake) as duck:
         assert_same_rows(duck, rows_of(lake.scan("t").to_spark(spark)), "SELECT * FROM t")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("zone", ["America/New_York", "Asia/Kolkata"])
-def test_session_time_zone_changes_no_instant(oracle: OracleFactory, native_lake: LakeAddress, spark: SparkSession, zone: str) -> None:
+def test_session_time_zone_changes_no_instant(native_lake: LakeAddress, spark: SparkSession, zone: str) -> None:
     lake = open_lake(native_lake)
     queries = ("unix_micros(tz)", "cast(ts as string)", "cast(day as string)")
     everything = {}
@@ -123,9 +119,9 @@ def test_session_time_zone_changes_no_instant(oracle: OracleFactory, native_lake
 
 
 @pytest.fixture
-def mixed_lake(oracle: OracleFactory, lake_address: LakeAddress) -> LakeAddress:
+def mixed_lake(lake_address: LakeAddress) -> LakeAddress:
     """Native files, files with deletes, and inlined rows in one table."""
-    with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 10") as duck:
+    with attached(lake_address, "DATA_INLINING_ROW_LIMIT 10") as duck:
         duck.run(
             "CREATE TABLE t (a INTEGER, g VARCHAR, x DOUBLE)",
             "INSERT INTO t SELECT i, 'g' || i % 5, i / 3 FROM range(200) r(i)",
@@ -145,27 +141,25 @@ CONDITIONS = [
 
 
 @pytest.mark.parametrize("condition", spread(CONDITIONS, 2))
-def test_predicates_keep_the_rows_that_duckdb_keeps(
-    oracle: OracleFactory, mixed_lake: LakeAddress, spark: SparkSession, condition: str
-) -> None:
+def test_predicates_keep_the_rows_that_duckdb_keeps(mixed_lake: LakeAddress, spark: SparkSession, condition: str) -> None:
     scan = open_lake(mixed_lake).scan("t", where=condition)
     narrow = open_lake(mixed_lake).scan("t", where=condition, columns=["rowid", "a"])
-    with oracle(mixed_lake) as duck:
+    with attached(mixed_lake) as duck:
         assert_same_rows(duck, rows_of(scan.to_spark(spark)), f"SELECT * FROM t WHERE {condition}")
         assert_same_rows(duck, rows_of(narrow.to_spark(spark)), f"SELECT rowid, a FROM t WHERE {condition}")
         assert_same_rows(duck, scan.to_arrow(), f"SELECT * FROM t WHERE {condition}")
 
 
-def test_table_without_rows_has_its_columns(oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession) -> None:
-    with oracle(sqlite_address) as duck:
+def test_table_without_rows_has_its_columns(sqlite_address: LakeAddress, spark: SparkSession) -> None:
+    with attached(sqlite_address) as duck:
         duck.run("CREATE TABLE t (a INTEGER, s STRUCT(x VARCHAR))")
     frame = open_lake(sqlite_address).scan("t").to_spark(spark)
     assert frame.columns == ["a", "s"]
     assert frame.count() == 0
 
 
-def test_many_small_files_are_listed_by_the_driver(oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession) -> None:
-    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+def test_many_small_files_are_listed_by_the_driver(sqlite_address: LakeAddress, spark: SparkSession) -> None:
+    with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CREATE TABLE t (a BIGINT, p INTEGER)", "ALTER TABLE t SET PARTITIONED BY (p)")
         duck.run("INSERT INTO t SELECT i, i % 80 FROM range(800) r(i)")
         lake = open_lake(sqlite_address)
@@ -176,7 +170,7 @@ def test_many_small_files_are_listed_by_the_driver(oracle: OracleFactory, sqlite
         assert spark.conf.get(LISTING_CONF) == before
 
 
-def test_lost_file_is_an_error_on_both_ways(oracle: OracleFactory, native_lake: LakeAddress, spark: SparkSession, tmp_path: Path) -> None:
+def test_lost_file_is_an_error_on_both_ways(native_lake: LakeAddress, spark: SparkSession, tmp_path: Path) -> None:
     lake = open_lake(native_lake)
     for file in tmp_path.rglob("*.parquet"):
         file.unlink()

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 
 import pytest
 
 from tests.support.connect import run_client
-from tests.support.oracle import LakeAddress, Oracle
+from tests.support.oracle import LakeAddress, attached
 from tests.support.scans import open_lake
 
 SCRIPT = """
@@ -49,8 +47,8 @@ print("ANSWERS " + json.dumps(answers))
 
 
 @pytest.mark.slow
-def test_connect_reads_both_ways(oracle: Callable[..., AbstractContextManager[Oracle]], sqlite_address: LakeAddress, connect: str) -> None:
-    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 10") as duck:
+def test_connect_reads_both_ways(sqlite_address: LakeAddress, connect: str) -> None:
+    with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 10") as duck:
         duck.run(
             "CREATE TABLE t (a INTEGER, tz TIMESTAMPTZ, ts TIMESTAMP)",
             "INSERT INTO t SELECT i, '2020-07-01 00:00:00+00', '2020-07-01 00:00:00' FROM range(100) r(i)",

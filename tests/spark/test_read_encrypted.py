@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -13,10 +11,8 @@ from pyspark.sql import SparkSession
 from tests.behaviour.scan.test_encrypted import TO_FILES
 from tests.behaviour.scan.test_read_oracle import ALL_TYPES, NULLS
 from tests.spark.test_read import IN_MICROSECONDS, rows_of
-from tests.support.oracle import LakeAddress, Oracle
+from tests.support.oracle import LakeAddress, attached
 from tests.support.scans import assert_same_rows, open_lake
-
-OracleFactory = Callable[..., AbstractContextManager[Oracle]]
 
 STATEMENTS = (
     "CALL lake.set_option('parquet_row_group_size', '2048')", "CREATE TABLE t (i BIGINT, v VARCHAR, l INTEGER[], p INTEGER)",
@@ -28,8 +24,8 @@ STATEMENTS = (
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("nearest_types")
-def test_every_snapshot_and_type(oracle: OracleFactory, lake_address: LakeAddress, spark: SparkSession) -> None:
-    with oracle(lake_address, TO_FILES) as duck:
+def test_every_snapshot_and_type(lake_address: LakeAddress, spark: SparkSession) -> None:
+    with attached(lake_address, TO_FILES) as duck:
         duck.run(*STATEMENTS, f"CREATE TABLE types ({ALL_TYPES})", f"INSERT INTO types VALUES {', '.join(IN_MICROSECONDS)}, {NULLS}")
     lake = open_lake(lake_address)
     planned = lake.scan("t").plan()
@@ -38,7 +34,7 @@ def test_every_snapshot_and_type(oracle: OracleFactory, lake_address: LakeAddres
     assert keys
     explained = lake.scan("t").to_spark(spark)._jdf.queryExecution().toString()
     assert not any(key in f"{planned}{planned!r}{explained}" for key in keys)
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         for version in lake.snapshots()[-4:]:
             assert_same_rows(duck, rows_of(lake.scan("t", version).to_spark(spark)), f"SELECT * FROM t AT (VERSION => {version})")
         assert_same_rows(duck, rows_of(lake.scan("types").to_spark(spark)), "SELECT * FROM types")
@@ -46,8 +42,8 @@ def test_every_snapshot_and_type(oracle: OracleFactory, lake_address: LakeAddres
         assert_same_rows(duck, rows_of(filtered), "SELECT rowid, i FROM t WHERE p = 1 AND i % 7 = 0")
 
 
-def test_a_changed_file_is_an_error(oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession, tmp_path: Path) -> None:
-    with oracle(sqlite_address, TO_FILES) as duck:
+def test_a_changed_file_is_an_error(sqlite_address: LakeAddress, spark: SparkSession, tmp_path: Path) -> None:
+    with attached(sqlite_address, TO_FILES) as duck:
         duck.run("CREATE TABLE t AS SELECT i FROM range(1000) r(i)")
     (path,) = tmp_path.rglob("*.parquet")
     content = bytearray(path.read_bytes())

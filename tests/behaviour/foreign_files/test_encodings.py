@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -18,11 +17,10 @@ from pyspark.sql import SparkSession
 
 from ducklake_core.errors import DuckLakeError, SchemaError
 from tests.behaviour.foreign_files.added import add, check, numbered, put, register
-from tests.support.oracle import LakeAddress, Oracle
+from tests.support.oracle import LakeAddress, Oracle, attached
 from tests.support.parameters import slow
 from tests.support.scans import assert_same_rows, open_lake
 
-OracleFactory = Callable[..., AbstractContextManager[Oracle]]
 FILES = "DATA_INLINING_ROW_LIMIT 0"
 
 
@@ -122,11 +120,11 @@ def make(duck: Oracle, address: LakeAddress, cases: list[Case], folder: Path) ->
 
 
 @pytest.mark.parametrize("cases", [CASES[::16], slow(CASES)], ids=["a sixteenth", "all"])
-def test_every_form_of_a_column(oracle: OracleFactory, sqlite_address: LakeAddress, tmp_path: Path, cases: list[Case]) -> None:
-    with oracle(sqlite_address, FILES) as duck:
+def test_every_form_of_a_column(sqlite_address: LakeAddress, tmp_path: Path, cases: list[Case]) -> None:
+    with attached(sqlite_address, FILES) as duck:
         make(duck, sqlite_address, cases, tmp_path)
     wrong = []
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         lake = open_lake(sqlite_address)
         for number, case in enumerate(cases):
             strings = [str(row[0]) for row in duck.rows(f"SELECT DISTINCT CAST(a AS VARCHAR) FROM t{number} WHERE a IS NOT NULL LIMIT 2")]
@@ -153,8 +151,8 @@ MISFITS = [
 ]
 
 
-def test_what_does_not_fit_is_an_error(oracle: OracleFactory, sqlite_address: LakeAddress, tmp_path: Path) -> None:
-    with oracle(sqlite_address, FILES) as duck:
+def test_what_does_not_fit_is_an_error(sqlite_address: LakeAddress, tmp_path: Path) -> None:
+    with attached(sqlite_address, FILES) as duck:
         make(duck, sqlite_address, MISFITS, tmp_path)
     lake = open_lake(sqlite_address)
     for number, case in enumerate(MISFITS):
@@ -163,11 +161,11 @@ def test_what_does_not_fit_is_an_error(oracle: OracleFactory, sqlite_address: La
         assert all(part in str(caught.value) for part in (f"{number}.parquet", f"main.t{number}", "'a'")), f"{case}: {caught.value}"
 
 
-def test_byte_stream_split_integers(oracle: OracleFactory, sqlite_address: LakeAddress, tmp_path: Path) -> None:
+def test_byte_stream_split_integers(sqlite_address: LakeAddress, tmp_path: Path) -> None:
     """DuckDB rejects them."""
     held = pa.array([1, None, -5], pa.int32())
     case = Case("integer", held, {"use_dictionary": False, "column_encoding": "BYTE_STREAM_SPLIT"})
-    with oracle(sqlite_address, FILES) as duck:
+    with attached(sqlite_address, FILES) as duck:
         make(duck, sqlite_address, [case], tmp_path)
     assert open_lake(sqlite_address).scan("t0").to_arrow().column("a").to_pylist() == held.to_pylist()
 
@@ -179,7 +177,7 @@ ROWS = """SELECT CASE WHEN range % 5 > 0 THEN [range::INTEGER, NULL] END AS l, {
 
 @pytest.mark.slow
 def test_legacy_nesting_by_other_engines(
-    oracle: OracleFactory, lake_address: LakeAddress, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    lake_address: LakeAddress, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Spark's old layout (two-level lists, bag.array_element, INT96, fixed decimals), page version 2, and any name of a list's child."""
     columns = """i INTEGER NOT NULL, d DECIMAL(9,2), ts TIMESTAMP, two INTEGER[], three INTEGER[],
@@ -200,7 +198,7 @@ def test_legacy_nesting_by_other_engines(
             spark.conf.unset(name)
     # INT96 is a TIMESTAMP to DuckDB; what Spark writes else is one with a zone.
     frame.drop("ts").coalesce(1).write.parquet(str(tmp_path / "plain"))
-    with oracle(lake_address, FILES) as duck:
+    with attached(lake_address, FILES) as duck:
         duck.run(f"CREATE TABLE old ({columns})", f"CREATE TABLE plain ({columns})", f"CREATE TABLE n ({NESTED})")
         for table, way in (("old", "legacy"), ("old", "v2"), ("plain", "plain")):
             (path,) = (tmp_path / way).glob("*.parquet")
@@ -211,7 +209,7 @@ def test_legacy_nesting_by_other_engines(
         whole = pa.array([[1, 2], []], pa.list_(pa.field("odd", pa.int32(), nullable=False)))
         strict = nested.slice(0, 2).set_column(0, pa.field("l", whole.type, nullable=False), whole)
         add(duck, "n", put(tmp_path / "required.parquet", strict, use_compliant_nested_type=False))
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         lake = open_lake(lake_address)
         for table in ("plain", "n"):
             check(duck, lake, table)
@@ -229,7 +227,7 @@ def test_legacy_nesting_by_other_engines(
 
 
 @pytest.mark.slow
-def test_files_without_ids(oracle: OracleFactory, lake_address: LakeAddress, tmp_path: Path, spark: SparkSession) -> None:
+def test_files_without_ids(lake_address: LakeAddress, tmp_path: Path, spark: SparkSession) -> None:
     """By position when any column lacks an id, as DuckDB; nested values are NULL then."""
     pair = pa.table({"b": pa.array([1, 2], pa.int32()), "a": pa.array([10, 20], pa.int32())})
     deep = pa.table({"s": pa.array([{"x": 1}, None], pa.struct([("x", pa.int32())])), "l": pa.array([[1], []], pa.list_(pa.int32()))})
@@ -245,14 +243,14 @@ def test_files_without_ids(oracle: OracleFactory, lake_address: LakeAddress, tmp
         "unknown ids": numbered(three, a=9, b=2, c=10),
         "one name twice": pa.table([pair.column(0), pair.column(1)], names=["a", "a"]),
     }
-    with oracle(lake_address, FILES) as duck:
+    with attached(lake_address, FILES) as duck:
         duck.run("CREATE TABLE t (a INTEGER, b INTEGER, c INTEGER DEFAULT 9)", "CREATE TABLE deep (s STRUCT(x INTEGER), l INTEGER[])")
         duck.run("CREATE TABLE half (s STRUCT(x INTEGER), l INTEGER[])")
     for name, data in forms.items():
         register(lake_address, "t", put(tmp_path / f"{name}.parquet", data), 2)
     register(lake_address, "deep", put(tmp_path / "deep.parquet", deep), 2)
     register(lake_address, "half", put(tmp_path / "half.parquet", numbered(deep, s=1, l=3)), 2)
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         duck.run("ALTER TABLE t RENAME COLUMN a TO renamed", "ALTER TABLE t ADD COLUMN d INTEGER DEFAULT 4")
         lake = open_lake(lake_address)
         for table in ("t", "deep", "half"):
@@ -260,13 +258,13 @@ def test_files_without_ids(oracle: OracleFactory, lake_address: LakeAddress, tmp
         assert_same_rows(duck, lake.scan("t").to_spark(spark).toArrow(), "SELECT * FROM t")
 
 
-def test_dropped_columns_do_not_shift_positions(oracle: OracleFactory, sqlite_address: LakeAddress, tmp_path: Path) -> None:
+def test_dropped_columns_do_not_shift_positions(sqlite_address: LakeAddress, tmp_path: Path) -> None:
     """DuckDB counts positions among the columns of the snapshot that is read, and shows values under other names."""
     data = pa.table({name: pa.array([number], pa.int32()) for number, name in enumerate("abc")})
-    with oracle(sqlite_address, FILES) as duck:
+    with attached(sqlite_address, FILES) as duck:
         duck.run("CREATE TABLE t (a INTEGER, b INTEGER, c INTEGER)")
     register(sqlite_address, "t", put(tmp_path / "f.parquet", data), 1)
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         duck.run("ALTER TABLE t DROP COLUMN a", "ALTER TABLE t ADD COLUMN a INTEGER DEFAULT 5")
     lake = open_lake(sqlite_address)
     first, dropped, added = lake.snapshots()[-3:]
@@ -275,8 +273,8 @@ def test_dropped_columns_do_not_shift_positions(oracle: OracleFactory, sqlite_ad
     assert lake.scan("t", added).to_arrow().to_pylist() == [{"b": 1, "c": 2, "a": 5}]
 
 
-def test_maps_without_ids_raise(oracle: OracleFactory, sqlite_address: LakeAddress, tmp_path: Path) -> None:
-    with oracle(sqlite_address, FILES) as duck:
+def test_maps_without_ids_raise(sqlite_address: LakeAddress, tmp_path: Path) -> None:
+    with attached(sqlite_address, FILES) as duck:
         duck.run("CREATE TABLE t (m MAP(VARCHAR, INTEGER))")
     data = pa.table({"m": pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int32()))})
     register(sqlite_address, "t", put(tmp_path / "f.parquet", data), 1)
@@ -284,9 +282,9 @@ def test_maps_without_ids_raise(oracle: OracleFactory, sqlite_address: LakeAddre
         open_lake(sqlite_address).scan("t").to_arrow()
 
 
-def test_few_and_many_row_groups(oracle: OracleFactory, lake_address: LakeAddress, tmp_path: Path) -> None:
+def test_few_and_many_row_groups(lake_address: LakeAddress, tmp_path: Path) -> None:
     data = numbered(pa.table({"a": pa.array(range(3000), pa.int32()), "b": pa.array([None, "x", "y"] * 1000)}), a=1, b=2)
-    with oracle(lake_address, FILES) as duck:
+    with attached(lake_address, FILES) as duck:
         duck.run("CREATE TABLE t (a INTEGER, b VARCHAR)")
     register(lake_address, "t", put(tmp_path / "empty.parquet", data.slice(0, 0)), 0)
     with pq.ParquetWriter(tmp_path / "none.parquet", data.schema):
@@ -295,7 +293,7 @@ def test_few_and_many_row_groups(oracle: OracleFactory, lake_address: LakeAddres
     register(lake_address, "t", put(tmp_path / "many.parquet", data, row_group_size=1), 3000)
     required = pa.schema([f.with_nullable(f.name != "a") for f in data.schema])
     register(lake_address, "t", put(tmp_path / "required.parquet", data.slice(0, 5).cast(required)), 5)
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         duck.run("DELETE FROM t WHERE a % 7 = 0")
         lake = open_lake(lake_address)
         check(duck, lake)

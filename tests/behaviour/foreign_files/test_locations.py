@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pickle
 import shutil
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from datetime import timedelta
 from pathlib import Path
 
@@ -17,10 +15,9 @@ from ducklake_core import DuckLake
 from ducklake_core.errors import UnsupportedFeatureError, UsageError
 from ducklake_core.format.files.paths import check_location
 from tests.behaviour.foreign_files.added import add, change, check, numbered, put, register
-from tests.support.oracle import LakeAddress, Oracle
+from tests.support.oracle import LakeAddress, attached
 from tests.support.scans import assert_same_rows, open_lake
 
-OracleFactory = Callable[..., AbstractContextManager[Oracle]]
 FILES = "DATA_INLINING_ROW_LIMIT 0"
 DATA = numbered(pa.table({"a": pa.array([1, 2], pa.int32())}), a=1)
 
@@ -69,15 +66,15 @@ def test_errors_hide_credentials() -> None:
     assert "hush" not in repr(caught.value) + str(caught.value) + str(caught.value.details)
 
 
-def test_files_beyond_the_lake_raise_until_allowed(oracle: OracleFactory, lake_address: LakeAddress, tmp_path: Path) -> None:
+def test_files_beyond_the_lake_raise_until_allowed(lake_address: LakeAddress, tmp_path: Path) -> None:
     outside = put(tmp_path / "outside" / "x.parquet", DATA)
     inside = put(Path(lake_address.data_path) / "main" / "u" / "x.parquet", DATA)
-    with oracle(lake_address, FILES) as duck:
+    with attached(lake_address, FILES) as duck:
         duck.run("CREATE TABLE t (a INTEGER)", "CREATE TABLE s (a INTEGER)", "INSERT INTO s VALUES (3)", "CREATE TABLE w (a INTEGER)")
     # The operating system takes a step up only from a directory that exists.
     (Path(lake_address.data_path) / "main" / "t").mkdir()
     register(lake_address, "t", "../u/x.parquet", 2, is_relative=True, size=inside.stat().st_size)
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         check(duck, open_lake(lake_address))
     number = register(lake_address, "t", "../../../outside/x.parquet", 2, is_relative=True, size=outside.stat().st_size)
     change(lake_address, "UPDATE ducklake_table SET path = '../../elsewhere/' WHERE table_name = 'w'")
@@ -98,16 +95,16 @@ def test_files_beyond_the_lake_raise_until_allowed(oracle: OracleFactory, lake_a
     assert allowing.table("t").scan().to_arrow().column("a").to_pylist() == [1, 2, 1, 2]
     allowing.write("w", DATA)
     allowing.close()
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         assert duck.rows("SELECT a FROM w ORDER BY a") == [(1,), (2,)]
     assert len(DuckLake.connect(lake_address.url, allowed_paths=str(tmp_path)).info.allowed_paths) == 1, "one text is one place"
     with pytest.raises(UsageError):
         DuckLake.connect(lake_address.url, allowed_paths=[""])
 
 
-def test_cleanup_and_merge_leave_what_is_out_of_reach(oracle: OracleFactory, sqlite_address: LakeAddress, tmp_path: Path) -> None:
+def test_cleanup_and_merge_leave_what_is_out_of_reach(sqlite_address: LakeAddress, tmp_path: Path) -> None:
     outside = put(tmp_path / "outside" / "x.parquet", DATA)
-    with oracle(sqlite_address, FILES) as duck:
+    with attached(sqlite_address, FILES) as duck:
         duck.run("CREATE TABLE t (a INTEGER)")
     step = f"{sqlite_address.data_path}../outside/x.parquet"
     for _ in range(2):
@@ -123,8 +120,8 @@ def test_cleanup_and_merge_leave_what_is_out_of_reach(oracle: OracleFactory, sql
     lake.close()
 
 
-def test_nothing_is_written_to_a_table_directory_out_of_reach(oracle: OracleFactory, sqlite_address: LakeAddress, tmp_path: Path) -> None:
-    with oracle(sqlite_address, FILES) as duck:
+def test_nothing_is_written_to_a_table_directory_out_of_reach(sqlite_address: LakeAddress, tmp_path: Path) -> None:
+    with attached(sqlite_address, FILES) as duck:
         duck.run(
             "CREATE TABLE t (a INTEGER)", *["INSERT INTO t SELECT range FROM range(9)"] * 3, "DELETE FROM t WHERE a > 0 AND rowid > 17"
         )
@@ -142,10 +139,10 @@ def test_nothing_is_written_to_a_table_directory_out_of_reach(oracle: OracleFact
 
 
 @pytest.mark.slow
-def test_every_level_relative_and_absolute(oracle: OracleFactory, lake_address: LakeAddress, tmp_path: Path, spark: SparkSession) -> None:
+def test_every_level_relative_and_absolute(lake_address: LakeAddress, tmp_path: Path, spark: SparkSession) -> None:
     """Schemas and tables moved by hand, as tools that copy lakes do; renames keep the directories."""
     files = Path(lake_address.data_path)
-    with oracle(lake_address, FILES) as duck:
+    with attached(lake_address, FILES) as duck:
         for number in range(4):
             duck.run(
                 f"CREATE SCHEMA s{number}",
@@ -170,7 +167,7 @@ def test_every_level_relative_and_absolute(oracle: OracleFactory, lake_address: 
         shutil.move(task.file.path, target)
         moving = "UPDATE ducklake_data_file SET path = :path, path_is_relative = false WHERE data_file_id = :id"
         change(lake_address, moving, path=str(target), id=task.file.id)
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         lake = DuckLake.connect(lake_address.url)
         for number in range(4):
             name = f"s{number}.renamed"
@@ -200,10 +197,10 @@ ODD = [
 ]
 
 
-def test_odd_names(oracle: OracleFactory, sqlite_address: LakeAddress, tmp_path: Path, spark: SparkSession) -> None:
+def test_odd_names(sqlite_address: LakeAddress, tmp_path: Path, spark: SparkSession) -> None:
     """Every character in directories and in file names, on the native path as well where the file has a lake's own name."""
     own = "ducklake-0198c1f2-0000-7000-8000-{:012d}.parquet"
-    with oracle(sqlite_address, FILES) as duck:
+    with attached(sqlite_address, FILES) as duck:
         duck.run("CREATE TABLE t (a INTEGER)")
     for number, odd in enumerate(ODD):
         data = numbered(pa.table({"a": pa.array([number], pa.int32())}), a=1)
@@ -220,13 +217,13 @@ def test_odd_names(oracle: OracleFactory, sqlite_address: LakeAddress, tmp_path:
     assert len(native) > len(ODD) / 2
 
 
-def test_added_files_with_odd_names(oracle: OracleFactory, lake_address: LakeAddress, tmp_path: Path) -> None:
+def test_added_files_with_odd_names(lake_address: LakeAddress, tmp_path: Path) -> None:
     data = pa.table({"a": pa.array([1], pa.int32())})
-    with oracle(lake_address, FILES) as duck:
+    with attached(lake_address, FILES) as duck:
         duck.run("CREATE TABLE t (a INTEGER)")
         for odd in ("with space", "per%41cent", "ünï", "ha#sh", "semi;colon", "qu'ote"):
             add(duck, "t", put(tmp_path / odd / f"{odd}.parquet", data))
         add(duck, "t", put(Path(lake_address.data_path) / "main" / "t" / "in side.parquet", data))
         duck.run("ALTER TABLE t RENAME TO u", "DELETE FROM u WHERE filename LIKE '%space%'", "ALTER TABLE u RENAME TO t")
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         check(duck, open_lake(lake_address))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,10 +14,9 @@ from ducklake_core import DuckLake
 from ducklake_core.errors import CatalogCorruptError, CorruptFileError, SchemaError, UnsupportedFeatureError
 from ducklake_core.planning.planner import plan_scan
 from tests.behaviour.foreign_files.added import add, change, check, check_everywhere, put
-from tests.support.oracle import LakeAddress, Oracle
+from tests.support.oracle import LakeAddress, Oracle, attached
 from tests.support.scans import assert_same_rows, open_lake
 
-OracleFactory = Callable[..., AbstractContextManager[Oracle]]
 FILES = "DATA_INLINING_ROW_LIMIT 0"
 
 INNER = pa.struct([("X", pa.int32()), ("y", pa.struct([("z", pa.string())]))])
@@ -63,10 +60,10 @@ def make_nested(duck: Oracle, folder: Path) -> None:
     )
 
 
-def test_nested_columns_at_every_snapshot(oracle: OracleFactory, lake_address: LakeAddress, tmp_path: Path) -> None:
-    with oracle(lake_address, FILES) as duck:
+def test_nested_columns_at_every_snapshot(lake_address: LakeAddress, tmp_path: Path) -> None:
+    with attached(lake_address, FILES) as duck:
         make_nested(duck, tmp_path / "elsewhere")
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         lake = open_lake(lake_address)
         for version in lake.snapshots():
             name = duck.rows(
@@ -77,13 +74,13 @@ def test_nested_columns_at_every_snapshot(oracle: OracleFactory, lake_address: L
                 check(duck, lake, str(name[0][0]), version)
 
 
-def test_on_spark(oracle: OracleFactory, lake_address: LakeAddress, tmp_path: Path, spark: SparkSession) -> None:
-    with oracle(lake_address, FILES) as duck:
+def test_on_spark(lake_address: LakeAddress, tmp_path: Path, spark: SparkSession) -> None:
+    with attached(lake_address, FILES) as duck:
         make_nested(duck, tmp_path / "elsewhere")
         duck.run("CREATE TABLE h (a INTEGER, year INTEGER, g VARCHAR)")
         for rel in ("year=2020/g=a%20b/f.parquet", "year=__HIVE_DEFAULT_PARTITION__/g=/f.parquet"):
             add(duck, "h", put(tmp_path / "hive" / rel, pa.table({"a": pa.array([1, 2], pa.int32())})))
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         lake = open_lake(lake_address)
         for name, version in (("t", None), ("t", 4), ("h", None)):
             plan = lake.scan(name, version).plan().plan
@@ -119,23 +116,23 @@ HIVE_VALUES = {
 }
 
 
-def test_values_in_paths(oracle: OracleFactory, sqlite_address: LakeAddress, tmp_path: Path) -> None:
+def test_values_in_paths(sqlite_address: LakeAddress, tmp_path: Path) -> None:
     data = pa.table({"a": pa.array([1, 2], pa.int32())})
     names = {data_type: f"t{number}" for number, data_type in enumerate(HIVE_VALUES)}
-    with oracle(sqlite_address, FILES) as duck:
+    with attached(sqlite_address, FILES) as duck:
         for data_type, values in HIVE_VALUES.items():
             duck.run(f"CREATE TABLE {names[data_type]} (g {data_type}, a INTEGER)")
             for number, value in enumerate(values):
                 add(duck, names[data_type], put(tmp_path / names[data_type] / str(number) / f"g={value}" / "f.parquet", data))
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         lake = open_lake(sqlite_address)
         for name in names.values():
             check(duck, lake, name)
 
 
-def test_paths_with_partitions(oracle: OracleFactory, lake_address: LakeAddress, tmp_path: Path) -> None:
+def test_paths_with_partitions(lake_address: LakeAddress, tmp_path: Path) -> None:
     one = pa.table({"a": pa.array([1], pa.int32())})
-    with oracle(lake_address, FILES) as duck:
+    with attached(lake_address, FILES) as duck:
         duck.run("CREATE TABLE t (a INTEGER, g VARCHAR, k INTEGER DEFAULT 3)")
         held = one.append_column("g", pa.array(["in the file"])).append_column("k", pa.array([9], pa.int32()))
         add(duck, "t", put(tmp_path / "1" / "g=first" / "g=second" / "f.parquet", one), "allow_missing => true")
@@ -150,15 +147,15 @@ def test_paths_with_partitions(oracle: OracleFactory, lake_address: LakeAddress,
             "DELETE FROM t WHERE renamed = 'path' AND k = 5",
         )
         duck.run("ALTER TABLE t ADD COLUMN g INTEGER", "INSERT INTO t VALUES (8, 'own', 8, 8)")
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         lake = open_lake(lake_address)
         check_everywhere(duck, lake)
         for where in ("renamed = 'path'", "renamed > 'o'", "k = 3", "k IS NULL", "g IS NULL AND a = 1", "renamed LIKE 'f%'"):
             assert_same_rows(duck, lake.scan("t", where=where).to_arrow(), f"SELECT * FROM t WHERE {where}")
 
 
-def test_one_statement_for_all_mappings(oracle: OracleFactory, sqlite_address: LakeAddress, tmp_path: Path) -> None:
-    with oracle(sqlite_address, FILES) as duck:
+def test_one_statement_for_all_mappings(sqlite_address: LakeAddress, tmp_path: Path) -> None:
+    with attached(sqlite_address, FILES) as duck:
         duck.run("CREATE TABLE t (a INTEGER, b INTEGER)")
         for number in range(6):
             data = pa.table({"a": pa.array([number], pa.int32())})
@@ -184,10 +181,8 @@ def test_one_statement_for_all_mappings(oracle: OracleFactory, sqlite_address: L
         ("UPDATE ducklake_name_mapping SET is_partition = 1", CorruptFileError, "a=..."),
     ],
 )
-def test_broken_mappings_are_named(
-    oracle: OracleFactory, sqlite_address: LakeAddress, tmp_path: Path, statement: str, error: type[Exception], text: str
-) -> None:
-    with oracle(sqlite_address, FILES) as duck:
+def test_broken_mappings_are_named(sqlite_address: LakeAddress, tmp_path: Path, statement: str, error: type[Exception], text: str) -> None:
+    with attached(sqlite_address, FILES) as duck:
         duck.run("CREATE TABLE t (a INTEGER)")
         add(duck, "t", put(tmp_path / "f.parquet", pa.table({"a": pa.array([1], pa.int32())})))
     change(sqlite_address, statement)
@@ -195,9 +190,9 @@ def test_broken_mappings_are_named(
         open_lake(sqlite_address).scan("t").to_arrow()
 
 
-def test_rows_of_added_files_are_changed_and_upserted(oracle: OracleFactory, lake_address: LakeAddress, tmp_path: Path) -> None:
+def test_rows_of_added_files_are_changed_and_upserted(lake_address: LakeAddress, tmp_path: Path) -> None:
     data = pa.table({"B": pa.array(["x", "y", "z"]), "a": pa.array([1, 2, 3], pa.int32())})
-    with oracle(lake_address, FILES) as duck:
+    with attached(lake_address, FILES) as duck:
         duck.run("CREATE TABLE t (a INTEGER, b VARCHAR, g INTEGER)")
         add(duck, "t", put(tmp_path / "g=4" / "f.parquet", data))
         add(duck, "t", put(tmp_path / "g=5" / "f.parquet", data))
@@ -207,13 +202,13 @@ def test_rows_of_added_files_are_changed_and_upserted(oracle: OracleFactory, lak
     lake.write("t", new, mode="overwrite", where="g = 5 AND a = 2")
     lake.write("t", new.slice(0, 0), mode="overwrite", where="b = 'z'")
     lake.close()
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         assert duck.rows("SELECT a, b, g FROM t ORDER BY g, a") == [(1, "x", 4), (2, "y", 4), (1, "x", 5), (2, "new", 5)]
         check_everywhere(duck, open_lake(lake_address))
 
 
-def test_a_value_that_does_not_fit_names_table_file_and_column(oracle: OracleFactory, sqlite_address: LakeAddress, tmp_path: Path) -> None:
-    with oracle(sqlite_address, FILES) as duck:
+def test_a_value_that_does_not_fit_names_table_file_and_column(sqlite_address: LakeAddress, tmp_path: Path) -> None:
+    with attached(sqlite_address, FILES) as duck:
         duck.run("CREATE TABLE t (a INTEGER)")
         add(duck, "t", put(tmp_path / "odd.parquet", pa.table({"a": pa.array([1], pa.int32())})))
     # Another client puts another file in its place.

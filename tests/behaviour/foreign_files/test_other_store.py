@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -13,14 +10,11 @@ from pyspark.sql import SparkSession
 from ducklake_core import DuckLake
 from ducklake_core.errors import UnsupportedFeatureError
 from tests.behaviour.foreign_files.added import numbered, register
-from tests.support.oracle import LakeAddress, Oracle
+from tests.support.oracle import LakeAddress, attached
 from tests.support.s3 import S3Server
-
-OracleFactory = Callable[..., AbstractContextManager[Oracle]]
 
 
 def test_files_in_an_object_store(
-    oracle: OracleFactory,
     lake_address: LakeAddress,
     s3: S3Server,
     spark: SparkSession,
@@ -30,7 +24,7 @@ def test_files_in_an_object_store(
     data = numbered(pa.table({"a": pa.array([1, 2], pa.int32())}), a=1)
     with storage.open_output(path) as sink:
         pq.write_table(data, sink)
-    with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+    with attached(lake_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CREATE TABLE t (a INTEGER)", "INSERT INTO t VALUES (3)")
     number = register(lake_address, "t", path, 2, size=storage.size(path))
     options = storage.options.by_protocol

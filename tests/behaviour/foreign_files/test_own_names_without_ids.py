@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,18 +13,15 @@ from ducklake_core.engines.spark import native_read
 from ducklake_core.engines.spark.native_read import READER_CONF
 from ducklake_core.errors import UnsupportedFeatureError, UsageError
 from tests.behaviour.foreign_files.added import numbered, put, register
-from tests.support.oracle import LakeAddress, Oracle
+from tests.support.oracle import LakeAddress, attached
 from tests.support.scans import assert_same_rows, open_lake
 
-OracleFactory = Callable[..., AbstractContextManager[Oracle]]
 OWN = "ducklake-0198c1f2-0000-7000-8000-{:012d}.parquet"
 IGNORE_CONF = "spark.sql.parquet.fieldId.read.ignoreMissing"
 
 
 @pytest.mark.slow
-def test_spark_raises_or_reads_with_arrow(
-    oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_spark_raises_or_reads_with_arrow(sqlite_address: LakeAddress, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = pa.table({"a": pa.array([1, 2], pa.int32()), "b": ["x", None]})
     nested = pa.table({"a": pa.array([1], pa.int32()), "l": pa.array([[1, 2]], pa.list_(pa.int32()))})
     held = {
@@ -34,7 +29,7 @@ def test_spark_raises_or_reads_with_arrow(
         "some": numbered(rows, a=1),
         "inside": nested.cast(pa.schema([f.with_metadata({"PARQUET:field_id": str(n)}) for n, f in enumerate(nested.schema, 1)])),
     }
-    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+    with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         for name in held:
             duck.run(f'CREATE TABLE "{name}" (a INTEGER, {"l INTEGER[]" if name == "inside" else "b VARCHAR"})')
             duck.run(f'INSERT INTO "{name}" VALUES (7, {"[8]" if name == "inside" else repr("y")})')
@@ -56,7 +51,7 @@ def test_spark_raises_or_reads_with_arrow(
                 for read in (scan.to_spark(spark).collect, lambda scan=scan: scan.to_spark(spark).take(1)):
                     with pytest.raises(PySparkException, match=message):
                         read()
-        with oracle(sqlite_address) as duck:
+        with attached(sqlite_address) as duck:
             spark.conf.set(READER_CONF, "arrow")
             for name in held:
                 assert_same_rows(duck, lake.scan(name).to_arrow(), f'SELECT * FROM "{name}"')

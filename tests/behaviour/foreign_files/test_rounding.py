@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -16,10 +15,9 @@ from ducklake_core import DuckLake
 from ducklake_core.errors import DuckLakeError
 from tests.behaviour.foreign_files.added import add, numbered, put, register
 from tests.behaviour.foreign_files.test_encodings import Case
-from tests.support.oracle import LakeAddress, Oracle
+from tests.support.oracle import LakeAddress, Oracle, attached
 from tests.support.scans import assert_same_rows, open_lake
 
-OracleFactory = Callable[..., AbstractContextManager[Oracle]]
 FILES = "DATA_INLINING_ROW_LIMIT 0"
 FINE = [1001, 1500, 1999, -1, -500, -1500, -1999, -2500, 500, 2500, 10**18 + 1, None]
 INTEGERS = ("tinyint", "integer", "bigint", "hugeint")
@@ -77,13 +75,13 @@ def numbered_everywhere(held: pa.Array) -> pa.Table:
     return pa.table([pa.ListArray.from_arrays(held.offsets, held.values, type=field.type, mask=held.is_null())], schema=pa.schema([field]))
 
 
-def test_values_are_those_of_duckdb(oracle: OracleFactory, lake_address: LakeAddress, tmp_path: Path) -> None:
+def test_values_are_those_of_duckdb(lake_address: LakeAddress, tmp_path: Path) -> None:
     every = list(cases())
-    with oracle(lake_address, FILES) as duck:
+    with attached(lake_address, FILES) as duck:
         made(duck, lake_address, every, tmp_path)
     wrong = []
     lake = open_lake(lake_address)
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         for number, case in enumerate(every):
             try:
                 assert_same_rows(duck, lake.scan(f"t{number}").to_arrow(), f"SELECT * FROM t{number}")
@@ -92,11 +90,11 @@ def test_values_are_those_of_duckdb(oracle: OracleFactory, lake_address: LakeAdd
     assert wrong == []
 
 
-def test_types_that_duckdb_rejects_raise(oracle: OracleFactory, sqlite_address: LakeAddress, tmp_path: Path) -> None:
-    with oracle(sqlite_address, FILES) as duck:
+def test_types_that_duckdb_rejects_raise(sqlite_address: LakeAddress, tmp_path: Path) -> None:
+    with attached(sqlite_address, FILES) as duck:
         made(duck, sqlite_address, REJECTED, tmp_path)
     lake = open_lake(sqlite_address)
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         for number, case in enumerate(REJECTED):
             with pytest.raises(duckdb.Error):
                 duck.rows(f"FROM t{number}")
@@ -114,10 +112,10 @@ ADDED = [
 ]
 
 
-def test_filters_find_what_is_read(oracle: OracleFactory, lake_address: LakeAddress, tmp_path: Path) -> None:
+def test_filters_find_what_is_read(lake_address: LakeAddress, tmp_path: Path) -> None:
     """Bounds in the catalog and in footers are those of the finer values: no file is left out, or taken as a whole, by them."""
     tables: list[tuple[str, str]] = []
-    with oracle(lake_address, FILES) as duck:
+    with attached(lake_address, FILES) as duck:
         for column, held, values in ADDED:
             for value in values:
                 name = f"t{len(tables)}"
@@ -130,16 +128,16 @@ def test_filters_find_what_is_read(oracle: OracleFactory, lake_address: LakeAddr
         assert found == [1, 1, 1, 0, 0, 0], (name, text)
 
 
-def test_on_spark(oracle: OracleFactory, sqlite_address: LakeAddress, tmp_path: Path, spark: Any) -> None:
-    with oracle(sqlite_address, FILES) as duck:
+def test_on_spark(sqlite_address: LakeAddress, tmp_path: Path, spark: Any) -> None:
+    with attached(sqlite_address, FILES) as duck:
         duck.run("CREATE TABLE t (a TIMESTAMP)")
         add(duck, "t", put(tmp_path / "f.parquet", pa.table({"a": pa.array(FINE, pa.timestamp("ns"))})))
         by_duckdb = {str(row[0]) for row in duck.rows("FROM t")}
     assert {str(row.a) for row in DuckLake.connect(sqlite_address.url).table("t").scan().to_spark(spark).collect()} == by_duckdb
 
 
-def test_rows_are_changed_and_rewritten(oracle: OracleFactory, sqlite_address: LakeAddress, tmp_path: Path) -> None:
-    with oracle(sqlite_address, FILES) as duck:
+def test_rows_are_changed_and_rewritten(sqlite_address: LakeAddress, tmp_path: Path) -> None:
+    with attached(sqlite_address, FILES) as duck:
         duck.run("CREATE TABLE t (i INTEGER, a TIMESTAMP)")
         data = pa.table({"i": pa.array(range(3), pa.int32()), "a": pa.array([1001, -1, None], pa.timestamp("ns"))})
         for name in ("f", "g"):
@@ -148,7 +146,7 @@ def test_rows_are_changed_and_rewritten(oracle: OracleFactory, sqlite_address: L
     table = DuckLake.connect(sqlite_address.url).table("t")
     table.update({"i": "i + 10"})
     DuckLake.connect(sqlite_address.url).merge_adjacent_files()
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         assert sorted(duck.rows("SELECT i - 10, a::VARCHAR FROM t"), key=str) == before
 
 

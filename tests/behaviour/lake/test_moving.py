@@ -7,8 +7,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,7 +17,7 @@ from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.migrations import copying
 from ducklake_core.errors import AlreadyExistsError, CatalogError, NotFoundError, StorageError, UnsupportedFeatureError, UsageError
 from ducklake_core.maintenance import moving
-from tests.support.oracle import LakeAddress, Oracle, file_lake
+from tests.support.oracle import LakeAddress, attached, file_lake
 from tests.support.parameters import new_address, slow
 
 TYPES = {
@@ -34,14 +32,13 @@ VALUES = [
     "'00000000-0000-7000-8000-000000000001'", "true", "[1, NULL]", "{'a': NULL, 'b': 'q'}", "MAP {'k': DATE '2024-01-01'}",
     "'{\"a\": [1]}'",
 ]  # fmt: skip
-Duck = Callable[..., AbstractContextManager[Oracle]]
 
 
-def fill(address: LakeAddress, oracle: Duck) -> DuckLake:
+def fill(address: LakeAddress) -> DuckLake:
     """Create a lake with rows in files and in the catalog, dropped and changed tables, a view, a macro, an option and a hold."""
     lake = DuckLake.create(address.url, data_path=address.data_path)
     lake.write("orders", pa.table({"id": range(1000)}))
-    with oracle(address) as duck:
+    with attached(address) as duck:
         columns = ", ".join(f"{name} {kind}" for name, kind in TYPES.items())
         duck.run(
             f"CREATE TABLE types ({columns})",
@@ -64,9 +61,9 @@ def fill(address: LakeAddress, oracle: Duck) -> DuckLake:
     return lake
 
 
-def contents(address: LakeAddress, oracle: Duck) -> list[object]:
+def contents(address: LakeAddress) -> list[object]:
     """Everything that DuckDB shows of a lake: snapshots, and all rows of all tables at all snapshots."""
-    with oracle(address) as duck:
+    with attached(address) as duck:
         snapshots = duck.rows("FROM ducklake_snapshots('lake') ORDER BY snapshot_id")
         found: list[object] = [snapshots, duck.rows("FROM ducklake_options('lake') WHERE option_name <> 'data_path' ORDER BY ALL")]
         found.append(duck.rows("SELECT view_name, sql FROM duckdb_views() WHERE database_name = 'lake' AND NOT internal"))
@@ -83,13 +80,13 @@ def contents(address: LakeAddress, oracle: Duck) -> list[object]:
 
 
 @pytest.mark.parametrize("kinds", ["sqlite duckdb sqlite", slow("sqlite postgresql mysql duckdb postgresql")])
-def test_a_copy_has_every_snapshot(kinds: str, oracle: Duck, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_a_copy_has_every_snapshot(kinds: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     folders = [tmp_path / str(number) for number in range(len(kinds.split()))]
     for folder in folders:
         folder.mkdir()
     first, *others = [new_address(request, kind, folder) for kind, folder in zip(kinds.split(), folders, strict=True)]
-    lake = fill(first, oracle)
-    wanted = contents(first, oracle)
+    lake = fill(first)
+    wanted = contents(first)
     for number, address in enumerate(others):
         result = lake.copy_to(address.url, compare="rows")
         assert (result.snapshots, result.files_copied, result.inlined_rows) == (len(lake.snapshots()), None, 12 + number)
@@ -100,16 +97,16 @@ def test_a_copy_has_every_snapshot(kinds: str, oracle: Duck, tmp_path: Path, req
         assert getattr(lake.find_commit("load 7"), "id", None) == 15
         assert lake.check(level="rows").is_sound
         shown = LakeAddress(address.url, address.attach, first.data_path, address.backend)
-        assert contents(shown, oracle) == wanted
+        assert contents(shown) == wanted
         lake.write("types", pa.table({"i": pa.array([10], pa.int32())}), mode="append", missing_columns="null")
         lake.table("types").delete("i = 10")
-        wanted = contents(shown, oracle)
+        wanted = contents(shown)
     lake.close()
 
 
-def test_a_copy_with_its_files(tmp_path: Path, oracle: Duck) -> None:
+def test_a_copy_with_its_files(tmp_path: Path) -> None:
     source, target = file_lake("sqlite", tmp_path), f"sqlite:///{tmp_path / 'copy.sqlite'}"
-    lake = fill(source, oracle)
+    lake = fill(source)
     steps: list[str] = []
     result = lake.copy_to(target, data_path=str(tmp_path / "copies"), progress=lambda now: steps.append(now.phase))
     assert {"copy files", "copy catalog"} <= set(steps)
@@ -283,9 +280,9 @@ def test_inlined_rows_that_the_target_cannot_store(tmp_path: Path, postgres: obj
     assert DuckLake.connect(target.url).table("t").count() == 1
 
 
-def test_moved_files(tmp_path: Path, oracle: Duck) -> None:
+def test_moved_files(tmp_path: Path) -> None:
     address = file_lake("sqlite", tmp_path)
-    lake = fill(address, oracle)
+    lake = fill(address)
     file = next((tmp_path / "files").rglob("*.parquet"))
     shutil.copy(file, tmp_path / "files" / "added.parquet")
     shutil.copy(file, tmp_path / "elsewhere.parquet")
@@ -306,7 +303,7 @@ def test_moved_files(tmp_path: Path, oracle: Duck) -> None:
     with pytest.raises(CatalogError, match="Open it again"):
         other.write("orders", pa.table({"id": [1]}), mode="append")
     moved = LakeAddress(address.url, address.attach, f"{tmp_path / 'moved'}/", "sqlite")
-    with oracle(moved) as duck:
+    with attached(moved) as duck:
         assert duck.value("SELECT count(*) FROM orders") == before
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,7 +15,7 @@ from ducklake_core import DuckLake
 from ducklake_core.errors import UsageError
 from ducklake_core.maintenance import checkpoint
 from ducklake_core.maintenance.merge import Reach
-from tests.support.oracle import LakeAddress, Oracle
+from tests.support.oracle import LakeAddress, attached
 from tests.support.parameters import CATALOGS
 
 ERASED = "zz-erased@example.org"
@@ -48,9 +47,7 @@ def traces(lake: DuckLake, value: str) -> list[str]:
 
 
 @pytest.mark.parametrize("lake_address", CATALOGS, indirect=True)
-def test_nothing_contains_the_rows(
-    lake: DuckLake, lake_address: LakeAddress, oracle: Callable[..., AbstractContextManager[Oracle]]
-) -> None:
+def test_nothing_contains_the_rows(lake: DuckLake, lake_address: LakeAddress) -> None:
     assert traces(lake, ERASED)
     assert traces(lake, BEFORE)
     result = lake.purge("t", f"mail = '{ERASED}'", message="erasure 17")
@@ -59,10 +56,10 @@ def test_nothing_contains_the_rows(
     assert traces(lake, ERASED) == traces(lake, BEFORE) == []
     assert result.snapshots == (lake.snapshot().id,)
     assert lake.check(level="rows").is_sound
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         assert duck.rows("SELECT count(*), max(mail), max(id), min(id) FROM t") == [(100, "n", 101, 0)]
     lake.write("t", pa.table({"id": [200], "mail": ["zzz"]}), mode="append")
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         assert duck.rows("SELECT count(*), max(mail) FROM t") == [(101, "zzz")]
     again = lake.purge("t", f"mail = '{ERASED}'")
     assert (again.is_complete, again.rows_deleted) == (True, 0)

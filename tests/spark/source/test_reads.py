@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,11 +11,11 @@ from pyspark.cloudpickle import dumps
 from ducklake_core import DuckLake
 from ducklake_core.errors import NotFoundError, SchemaError, UnsupportedFeatureError
 from tests.spark.source.processes import data_source, on_an_executor, planned, read, schema_of
-from tests.support.oracle import LakeAddress, Oracle
+from tests.support.oracle import LakeAddress, attached
 
 
-def test_data_of_duckdb_is_read(lake_address: LakeAddress, oracle: Callable[..., AbstractContextManager[Oracle]], tmp_path: Path) -> None:
-    with oracle(lake_address) as duck:
+def test_data_of_duckdb_is_read(lake_address: LakeAddress, tmp_path: Path) -> None:
+    with attached(lake_address) as duck:
         duck.run(
             'CREATE TABLE t (a BIGINT, "it\'s, odd" VARCHAR, d DATE, f DOUBLE, h HUGEINT, ts TIMESTAMPTZ)',
             "INSERT INTO t SELECT i, 'x' || i, DATE '1969-12-30' + i::INT, 'nan', -i, '1960-01-01 00:00:00+00' FROM range(100) r(i)",

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import glob
 import json
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,7 @@ from pyspark.sql import functions as sf
 from ducklake_core.spark_source import register
 from tests.support.connect import run_client
 from tests.support.lakes import lake_of_files
-from tests.support.oracle import LakeAddress, Oracle
+from tests.support.oracle import LakeAddress, attached
 from tests.support.postgres import PostgresServer
 
 CONNECT = """
@@ -33,9 +31,7 @@ print("ANSWERS " + json.dumps({"module": type(session).__module__, "rows": sorte
 """
 
 
-def test_batches_there_and_back(
-    postgres: PostgresServer, spark: SparkSession, oracle: Callable[..., AbstractContextManager[Oracle]], tmp_path: Path
-) -> None:
+def test_batches_there_and_back(postgres: PostgresServer, spark: SparkSession, tmp_path: Path) -> None:
     address = postgres.lake(tmp_path)
     lake = lake_of_files(address)
     lake.create_table(
@@ -55,7 +51,7 @@ def test_batches_there_and_back(
     assert read.where("k = 1").count() == 33
     shown = [*plans, read._jdf.queryExecution().toString()]
     assert not [text for text in shown if "hidden-from-plans" in text or secret in text]
-    with oracle(address) as duck:
+    with attached(address) as duck:
         expected = duck.rows('SELECT k, "odd, `name`", epoch_us("at") FROM t ORDER BY 2')
     found = read.select("k", "`odd, ``name```", sf.unix_micros("at")).collect()
     assert sorted((tuple(row) for row in found), key=lambda row: row[1]) == expected
@@ -73,9 +69,7 @@ def test_batches_there_and_back(
 
 
 @pytest.mark.slow
-def test_a_stream_from_table_to_table_is_started_again(
-    sqlite_address: LakeAddress, spark: SparkSession, oracle: Callable[..., AbstractContextManager[Oracle]], tmp_path: Path
-) -> None:
+def test_a_stream_from_table_to_table_is_started_again(sqlite_address: LakeAddress, spark: SparkSession, tmp_path: Path) -> None:
     lake = lake_of_files(sqlite_address)
     lake.write("source", pa.table({"a": [1, 2], "b": ["x", None]}))
     lake.create_table("sink", pa.schema([("a", pa.int64()), ("b", pa.string())]))
@@ -102,7 +96,7 @@ def test_a_stream_from_table_to_table_is_started_again(
     run()
     assert lake.table("sink").snapshots()[-1].id == committed.id
     assert sorted(Path(sqlite_address.data_path).rglob("*.parquet")) == files
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         assert duck.rows("SELECT * FROM sink ORDER BY a") == [(1, "x"), (2, None), (3, "z")]
     # A snapshot that the stream has not read yet is expired: the stream stops, and names it.
     for value in (4, 5):

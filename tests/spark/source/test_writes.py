@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +15,7 @@ from ducklake_core import DuckLake
 from ducklake_core.commit.committer import Committer
 from ducklake_core.errors import CommitConflictError, CommitError, CommitOutcomeUnknownError, NotFoundError, SchemaError, UsageError
 from tests.spark.source.processes import data_source, on_an_executor, passed_on, schema_of, write_function
-from tests.support.oracle import LakeAddress, Oracle
+from tests.support.oracle import LakeAddress, attached
 
 COLUMNS = schema_of("a bigint, b string")
 pytestmark = pytest.mark.usefixtures("notes")
@@ -37,9 +35,7 @@ def files(address: LakeAddress) -> list[Path]:
     return sorted(Path(address.data_path).rglob("*.parquet"))
 
 
-def test_tasks_write_files_and_the_driver_makes_one_snapshot(
-    lake_address: LakeAddress, oracle: Callable[..., AbstractContextManager[Oracle]], notes: Path, tmp_path: Path
-) -> None:
+def test_tasks_write_files_and_the_driver_makes_one_snapshot(lake_address: LakeAddress, notes: Path, tmp_path: Path) -> None:
     lake = new_lake(lake_address)
     before = lake.snapshot().id
     writer = data_source(lake_address, author="me", message="it's done", commitId="job-7").writer(COLUMNS, False)
@@ -57,7 +53,7 @@ def test_tasks_write_files_and_the_driver_makes_one_snapshot(
     passed_on(writer).commit(passed_on(messages))
     snapshot = lake.snapshot()
     assert (snapshot.id, snapshot.author, snapshot.message) == (before + 1, "me", "it's done")
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         assert duck.rows("SELECT * FROM t ORDER BY a") == [(value, f"r{value}") for value in (1, 2, 3, 4)]
     assert list(notes.iterdir()) == []
     # The same job again, with its commit id: nothing comes twice, and nothing stays.
@@ -68,9 +64,7 @@ def test_tasks_write_files_and_the_driver_makes_one_snapshot(
     assert files(lake_address) == written
 
 
-def test_overwriting_replaces_all_rows_in_one_snapshot(
-    sqlite_address: LakeAddress, oracle: Callable[..., AbstractContextManager[Oracle]]
-) -> None:
+def test_overwriting_replaces_all_rows_in_one_snapshot(sqlite_address: LakeAddress) -> None:
     lake = new_lake(sqlite_address, encrypted=True)
     lake.write("t", pa.table({"a": [1, 2], "b": ["x", None]}))
     writer = data_source(sqlite_address).writer(COLUMNS, True)
@@ -78,7 +72,7 @@ def test_overwriting_replaces_all_rows_in_one_snapshot(
     lake.write("t", pa.table({"a": list(range(100)), "b": ["y"] * 100}))
     before = lake.snapshot().id
     passed_on(writer).commit([passed_on(write_function(writer))([batch(7)])])
-    with oracle(sqlite_address, "ENCRYPTED") as duck:
+    with attached(sqlite_address, "ENCRYPTED") as duck:
         assert duck.rows("SELECT * FROM t") == [(7, "r7")]
     assert lake.snapshot().id == before + 1
     assert lake.table("t", at=before).scan().to_arrow().num_rows == 102
@@ -183,9 +177,7 @@ def test_rows_that_do_not_fit_raise_before_anything_is_written(sqlite_address: L
 
 
 @pytest.mark.parametrize(("name", "overwrite"), [("made", True), ('"näme \'""; DROP"', False)])
-def test_a_table_that_is_missing_is_made_with_its_rows(
-    lake_address: LakeAddress, oracle: Callable[..., AbstractContextManager[Oracle]], name: str, overwrite: bool
-) -> None:
+def test_a_table_that_is_missing_is_made_with_its_rows(lake_address: LakeAddress, name: str, overwrite: bool) -> None:
     lake = new_lake(lake_address)
     before = lake.snapshot().id
     frame = schema_of("a bigint, b string, c date")
@@ -195,7 +187,7 @@ def test_a_table_that_is_missing_is_made_with_its_rows(
     lake.write("t", pa.table({"a": [1], "b": ["x"]}))
     passed_on(writer).commit([passed_on(write_function(writer))([batch(1, 2)])])
     assert lake.snapshot().id == before + 2
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         assert duck.rows(f"SELECT * FROM {name} ORDER BY a") == [(1, "r1", None), (2, "r2", None)]
     again = data_source(lake_address, name).writer(frame, False)
     passed_on(again).commit([passed_on(write_function(again))([batch(3)])])
@@ -249,9 +241,7 @@ def test_an_overwrite_of_a_partitioned_table_requires_its_mode(sqlite_address: L
         assert sorted(lake.table("t").scan().to_arrow().column("b").to_pylist()) == expected
 
 
-def test_dynamic_overwrites_replace_the_partitions_of_their_rows(
-    lake_address: LakeAddress, oracle: Callable[..., AbstractContextManager[Oracle]]
-) -> None:
+def test_dynamic_overwrites_replace_the_partitions_of_their_rows(lake_address: LakeAddress) -> None:
     lake = partitioned(lake_address)
     writer = data_source(lake_address, partitionOverwriteMode="dynamic", commitId="once").writer(COLUMNS, True)
     # Rows of another writer in such a partition were there before the overwrite is committed.
@@ -261,7 +251,7 @@ def test_dynamic_overwrites_replace_the_partitions_of_their_rows(
         passed_on(writer).commit([passed_on(write_function(writer))([batch(2)]), passed_on(write_function(writer))([batch(4)])])
         writer = data_source(lake_address, partitionOverwriteMode="dynamic", commitId="once").writer(COLUMNS, True)
     assert lake.snapshot().id == before + 1
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         assert duck.rows("FROM t ORDER BY ALL") == [(1, "x"), (1, "y"), (2, "r2"), (3, "late"), (4, "r4")]
 
 

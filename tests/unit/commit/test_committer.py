@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -27,7 +27,7 @@ from ducklake_core.errors import (
     CommitRetriesExhaustedError,
     UsageError,
 )
-from tests.support.oracle import LakeAddress
+from tests.support.oracle import LakeAddress, attached
 from tests.support.parameters import spread
 from tests.unit.commit.handmade import COLUMNS, HandmadeLake
 
@@ -62,11 +62,11 @@ class FaultyDatabase(Database):
             raise lost
 
 
-def test_create_and_append_are_read_by_duckdb(lake: HandmadeLake, oracle: Callable[..., Any]) -> None:
+def test_create_and_append_are_read_by_duckdb(lake: HandmadeLake) -> None:
     committer = Committer(lake.database)
     created = committer.commit(lake.staged(lake.create(), lake.append(1, 2, 3, table_id=-1)))
     assert created.ids == {-1: 1}
-    with oracle(lake.address) as duck:
+    with attached(lake.address) as duck:
         assert duck.rows("SELECT rowid, a FROM t ORDER BY a") == [(0, 1), (1, 2), (2, 3)]
         appended = committer.commit(lake.staged(lake.append(7, 8)))
         # The session was open all the time: counters make it see the new rows, filters included.
@@ -76,39 +76,39 @@ def test_create_and_append_are_read_by_duckdb(lake: HandmadeLake, oracle: Callab
     assert lake.latest().id == appended.snapshot.id + 1
 
 
-def test_a_transaction_on_an_old_snapshot_is_resolved_on_the_new_one(lake: HandmadeLake, oracle: Callable[..., Any]) -> None:
+def test_a_transaction_on_an_old_snapshot_is_resolved_on_the_new_one(lake: HandmadeLake) -> None:
     committer = Committer(lake.database)
     base = committer.commit(lake.staged(lake.create(), lake.append(1, table_id=-1))).snapshot
     late = lake.staged(lake.append(2), base=base)
     committer.commit(lake.staged(lake.append(3)))
-    with oracle(lake.address) as duck:
+    with attached(lake.address) as duck:
         duck.run("INSERT INTO t VALUES (4)", "CREATE TABLE other (x INT)")
         committed = committer.commit(late)
         assert committed.snapshot.id == base.id + 4
         assert duck.rows("SELECT rowid, a FROM t ORDER BY rowid") == [(0, 1), (1, 3), (2, 4), (3, 2)]
 
 
-def test_conflicts_are_raised_at_once_and_change_nothing(lake: HandmadeLake, oracle: Callable[..., Any]) -> None:
+def test_conflicts_are_raised_at_once_and_change_nothing(lake: HandmadeLake) -> None:
     committer = Committer(lake.database)
     base = committer.commit(lake.staged(lake.create(), lake.append(*range(20), table_id=-1))).snapshot
-    with oracle(lake.address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+    with attached(lake.address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("DELETE FROM t WHERE a = 1")
     with pytest.raises(CommitConflictError, match=r"insert into table main\.t.*deleted from it.*snapshot 2") as caught:
         committer.commit(lake.staged(lake.append(2), base=base))
     assert caught.value.details["rule"] == "insert-deleted_from_table"
     with pytest.raises(CommitConflictError, match="same data file"):
         committer.commit(lake.staged(EndFiles(table_id=1, data_file_ids=(0,), row_count=20), base=base))
-    with oracle(lake.address) as duck:
+    with attached(lake.address) as duck:
         duck.run("ALTER TABLE t RENAME TO renamed")
     with pytest.raises(CommitConflictError, match="renamed it"):
         committer.commit(lake.staged(DropTable(table_id=1, schema_name="main", name="t"), base=base))
     assert lake.latest().id == 3
 
 
-def test_expired_history_raises(lake: HandmadeLake, oracle: Callable[..., Any]) -> None:
+def test_expired_history_raises(lake: HandmadeLake) -> None:
     committer = Committer(lake.database)
     base = committer.commit(lake.staged(lake.create())).snapshot
-    with oracle(lake.address) as duck:
+    with attached(lake.address) as duck:
         duck.run("INSERT INTO t VALUES (1)", "INSERT INTO t VALUES (2)", "CALL ducklake_expire_snapshots('lake', versions => [2])")
     with pytest.raises(CommitConflictError, match=r"snapshot 2.*expired"):
         committer.commit(lake.staged(lake.append(2), base=base))
@@ -164,13 +164,13 @@ def test_an_unanswered_commit_that_another_commit_has_overtaken_surely_failed(la
 
 
 @pytest.mark.parametrize("ending", spread(["before", "after"], 1))
-def test_an_unanswered_commit_whose_snapshot_was_expired_is_unknown(lake: HandmadeLake, oracle: Callable[..., Any], ending: str) -> None:
+def test_an_unanswered_commit_whose_snapshot_was_expired_is_unknown(lake: HandmadeLake, ending: str) -> None:
     """The snapshot with its id may have been this commit: it is not committed again."""
     Committer(lake.database).commit(lake.staged(lake.create()))
 
     def expire(_seconds: float) -> None:
         if lake.latest().id < 4:
-            with oracle(lake.address) as duck:
+            with attached(lake.address) as duck:
                 duck.run("INSERT INTO t VALUES (8)", "INSERT INTO t VALUES (9)", "CALL ducklake_expire_snapshots('lake', versions => [2])")
 
     faulty = FaultyDatabase(lake.database, [ending])
@@ -178,7 +178,7 @@ def test_an_unanswered_commit_whose_snapshot_was_expired_is_unknown(lake: Handma
     with pytest.raises(CommitOutcomeUnknownError, match="snapshot 2 has been expired") as caught:
         Committer(faulty, attempts=QUICK.attempts(sleep=expire)).commit(transaction)
     assert caught.value.details == {"commit_id": transaction.commit_id, "snapshot_id": 2}
-    with oracle(lake.address) as duck:
+    with attached(lake.address) as duck:
         assert duck.value("SELECT count(*) FROM t WHERE a = 1") == (ending == "after")
     committer = Committer(lake.database)
     for arguments in ({}, {"snapshot_id": 2}):
@@ -188,12 +188,12 @@ def test_an_unanswered_commit_whose_snapshot_was_expired_is_unknown(lake: Handma
     assert committer.find_commit_or_raise(transaction.commit_id, 9) is None
 
 
-def test_expired_is_not_never(lake: HandmadeLake, oracle: Callable[..., Any]) -> None:
+def test_expired_is_not_never(lake: HandmadeLake) -> None:
     committer = Committer(lake.database)
     created = committer.commit(lake.staged(lake.create(), commit_id="first")).snapshot
     assert committer.find_commit_or_raise("never") is None
     committer.commit(lake.staged(lake.append(1), commit_id="second"))
-    with oracle(lake.address) as duck:
+    with attached(lake.address) as duck:
         duck.run(f"CALL ducklake_expire_snapshots('lake', versions => [{created.id}])")
     found = committer.find_commit_or_raise("second")
     assert found is not None
@@ -266,7 +266,7 @@ def test_nothing_to_do_is_no_snapshot(lake: HandmadeLake) -> None:
         Committer(lake.database).commit(lake.staged())
 
 
-def test_many_writers_lose_nothing(lake: HandmadeLake, oracle: Callable[..., Any]) -> None:
+def test_many_writers_lose_nothing(lake: HandmadeLake) -> None:
     base = Committer(lake.database).commit(lake.staged(lake.create())).snapshot
     done: list[Committed] = []
 
@@ -283,7 +283,7 @@ def test_many_writers_lose_nothing(lake: HandmadeLake, oracle: Callable[..., Any
     for thread in threads:
         thread.join()
     assert sorted(committed.snapshot.id for committed in done) == list(range(2, 22))
-    with oracle(lake.address) as duck:
+    with attached(lake.address) as duck:
         assert duck.rows("SELECT count(*), count(DISTINCT a), count(DISTINCT rowid), max(rowid) FROM t") == [(60, 60, 60, 59)]
 
 

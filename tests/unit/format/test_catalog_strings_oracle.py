@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -13,10 +11,9 @@ from ducklake_core.format.files.paths import directory_name, join, partition_dir
 from ducklake_core.format.options import Options, normalize_option
 from ducklake_core.format.types.data_types import INT32, VARCHAR, Field, ListType, MapType, StructType
 from ducklake_core.format.types.schema import ColumnRow, Schema, build_schema, flatten, with_ids
-from tests.support.oracle import LakeAddress, Oracle
+from tests.support.oracle import LakeAddress, Oracle, attached
 from tests.unit.format.samples import SQL_TYPES
 
-OracleFactory = Callable[..., AbstractContextManager[Oracle]]
 META = "__ducklake_metadata_lake"
 _COLUMNS = (
     "column_id, parent_column, column_order, column_name, column_type, nulls_allowed, initial_default, default_value, "
@@ -42,9 +39,9 @@ def _column(name: str, data_type: object, **rest: object) -> Field:
     return Field(name=name, type=data_type, **rest)  # type: ignore[arg-type]
 
 
-def test_column_rows_of_every_leaf_type(oracle: OracleFactory, lake_address: LakeAddress) -> None:
+def test_column_rows_of_every_leaf_type(lake_address: LakeAddress) -> None:
     schema = with_ids(Schema(columns=tuple(_column(f"c{i}", data_type) for i, data_type in enumerate(SQL_TYPES))))
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         duck.run(f"CREATE TABLE t ({', '.join(f'c{i} {sql}' for i, sql in enumerate(SQL_TYPES.values()))})")
         rows = _column_rows(duck, "t")
     assert {row.begin_snapshot for row in rows} == {1}
@@ -54,7 +51,7 @@ def test_column_rows_of_every_leaf_type(oracle: OracleFactory, lake_address: Lak
     assert flatten(built) == tuple(rows)
 
 
-def test_column_rows_of_nested_types_defaults_and_hostile_names(oracle: OracleFactory, lake_address: LakeAddress) -> None:
+def test_column_rows_of_nested_types_defaults_and_hostile_names(lake_address: LakeAddress) -> None:
     struct = StructType(
         fields=(
             _column("x", INT32),
@@ -72,7 +69,7 @@ def test_column_rows_of_nested_types_defaults_and_hostile_names(oracle: OracleFa
             )
         )
     )
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         duck.run(
             'CREATE TABLE t (id INTEGER NOT NULL, "we""ird, näme" STRUCT(x INTEGER, y VARCHAR[], z MAP(VARCHAR, INTEGER[])), '
             "d VARCHAR DEFAULT 'x''y', e VARCHAR DEFAULT upper('a'))"
@@ -103,8 +100,8 @@ STATEMENTS = (
 )  # fmt: skip
 
 
-def test_changes_are_read_and_written_as_by_duckdb(oracle: OracleFactory, lake_address: LakeAddress) -> None:
-    with oracle(lake_address) as duck:
+def test_changes_are_read_and_written_as_by_duckdb(lake_address: LakeAddress) -> None:
+    with attached(lake_address) as duck:
         for statement in STATEMENTS:
             duck.run(*statement.split("; "))
         entries = [str(row[0]) for row in duck.rows(f"SELECT changes_made FROM {META}.ducklake_snapshot_changes ORDER BY snapshot_id")]
@@ -116,10 +113,10 @@ def test_changes_are_read_and_written_as_by_duckdb(oracle: OracleFactory, lake_a
     assert parsed[3].created_table == (QualifiedName(schema='"s,1:""x"', name='t,"u'),)
 
 
-def test_directories_of_schemas_tables_and_partitions(oracle: OracleFactory, lake_address: LakeAddress) -> None:
+def test_directories_of_schemas_tables_and_partitions(lake_address: LakeAddress) -> None:
     names = ["plain_Name-1", "näme", 'we"ird, x', "a.b", "with space"]
     values = ["a b", "ä/%=", "", None, "x~y.z-_", "2024"]
-    with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+    with attached(lake_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         for name in names:
             quoted = '"' + name.replace('"', '""') + '"'
             duck.run(f"CREATE SCHEMA {quoted}", f"CREATE TABLE {quoted}.{quoted} (i INTEGER)")
@@ -148,8 +145,8 @@ def test_directories_of_schemas_tables_and_partitions(oracle: OracleFactory, lak
     assert unquote(expected[1].split("/", maxsplit=1)[0]) == "A b=ä/%="
 
 
-def test_paths_join_to_files_that_are_there(oracle: OracleFactory, lake_address: LakeAddress) -> None:
-    with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+def test_paths_join_to_files_that_are_there(lake_address: LakeAddress) -> None:
+    with attached(lake_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run('CREATE SCHEMA "näme"', 'CREATE TABLE "näme".t AS SELECT 1 AS i')
         ((schema_path, table_path, file_path),) = duck.rows(
             f"SELECT s.path, t.path, f.path FROM {META}.ducklake_data_file f JOIN {META}.ducklake_table t USING (table_id) "
@@ -168,8 +165,8 @@ OPTION_VALUES = {
 }  # fmt: skip
 
 
-def test_options_are_stored_and_read_as_by_duckdb(oracle: OracleFactory, lake_address: LakeAddress) -> None:
-    with oracle(lake_address) as duck:
+def test_options_are_stored_and_read_as_by_duckdb(lake_address: LakeAddress) -> None:
+    with attached(lake_address) as duck:
         for name, value in OPTION_VALUES.items():
             sql = value if value in ("true", "false") else f"'{value}'"
             duck.run(f"CALL lake.set_option('{name}', {sql})")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import random
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date, time
 from decimal import Decimal
@@ -30,7 +29,7 @@ from ducklake_core.format.values.value_text import to_text
 from ducklake_core.storage.filesystems import Storage
 from ducklake_core.storage.parquet_files import read_footer
 from ducklake_core.storage.parquet_writer import FileWriter
-from tests.support.oracle import LakeAddress, Oracle, new_connection
+from tests.support.oracle import LakeAddress, attached, new_connection
 from tests.support.parameters import spread
 
 # Every column: Arrow values, DuckDB type. NULL in one row, and a nested NULL and empty parent where there is one.
@@ -86,12 +85,10 @@ def key(column: str, transform: str = "identity", column_id: int = 1, buckets: i
     return PartitionField(column_id=column_id, column=column, transform=transform, buckets=buckets)  # type: ignore[arg-type]
 
 
-def test_statistics_are_those_of_duckdb(
-    tmp_path: Path, sqlite_address: LakeAddress, oracle: Callable[..., AbstractContextManager[Oracle]]
-) -> None:
+def test_statistics_are_those_of_duckdb(tmp_path: Path, sqlite_address: LakeAddress) -> None:
     (by_library,) = write_table(TABLE, state_of(TABLE, tmp_path / "written"))
     leaves = {leaf.id: leaf for leaf in state_of(TABLE, tmp_path).schema.leaves()}
-    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+    with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CREATE TABLE t (" + ", ".join(f'"{name}" {kind}' for name, (_, kind) in COLUMNS.items()) + ")")
         duck.connection.register("source", TABLE)
         duck.run("INSERT INTO t SELECT * FROM source")

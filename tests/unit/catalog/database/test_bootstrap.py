@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from ducklake_core.catalog.database.tables import CatalogTables
 from ducklake_core.catalog.database.url import parse_catalog_url
 from ducklake_core.errors import AlreadyExistsError, CatalogCorruptError, CatalogVersionError, NotALakeError, UsageError
 from ducklake_core.format.versions import V1_0
-from tests.support.oracle import LakeAddress
+from tests.support.oracle import LakeAddress, attached
 
 
 def database_of(address: LakeAddress) -> Database:
@@ -61,11 +60,9 @@ def second_place(address: LakeAddress, request: pytest.FixtureRequest, folder: P
     return replace(new_address(request, address.backend, second), data_path=address.data_path)
 
 
-def test_a_new_catalog_equals_one_of_duckdb(
-    lake_address: LakeAddress, oracle: Callable[..., Any], request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
+def test_a_new_catalog_equals_one_of_duckdb(lake_address: LakeAddress, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     by_duckdb = second_place(lake_address, request, tmp_path)
-    with oracle(by_duckdb):
+    with attached(by_duckdb):
         pass
     by_library, reference = database_of(lake_address), database_of(by_duckdb)
     info = create_catalog(by_library, lake_address.data_path)
@@ -78,13 +75,13 @@ def test_a_new_catalog_equals_one_of_duckdb(
     assert info.created_by.startswith("ducklake-core")
 
 
-def test_duckdb_works_on_a_catalog_of_the_library(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+def test_duckdb_works_on_a_catalog_of_the_library(lake_address: LakeAddress) -> None:
     create_catalog(database_of(lake_address), lake_address.data_path.rstrip("/"))
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         duck.run("CREATE TABLE t (a INT, b VARCHAR)", "INSERT INTO t SELECT range, 'x' FROM range(100)", "ALTER TABLE t ADD COLUMN c DATE")
         duck.run("INSERT INTO t VALUES (1, 'y', DATE '2024-01-01')", "CREATE SCHEMA s", "CREATE VIEW s.v AS SELECT a FROM t")
         assert duck.value("SELECT count(*) FROM s.v") == 101
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         assert duck.rows("SELECT b, count(c) FROM t GROUP BY b ORDER BY b") == [("x", 0), ("y", 1)]
 
 
@@ -166,13 +163,13 @@ def test_a_catalog_from_before_scopes_that_lost_its_tables(lake_address: LakeAdd
         open_catalog(database)
 
 
-def test_a_catalog_without_version_is_read_as_1_0(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+def test_a_catalog_without_version_is_read_as_1_0(lake_address: LakeAddress) -> None:
     database = database_of(lake_address)
     create_catalog(database, lake_address.data_path)
     metadata = database.tables["metadata"]
     with database.write() as connection:
         connection.execute(metadata.delete().where(metadata.c.key == "version"))
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         assert duck.rows("SELECT snapshot_id FROM ducklake_snapshots('lake')") == [(0,)]
     assert open_catalog(database).version == "1.0"
     with database.write() as connection:
@@ -211,13 +208,13 @@ def test_relative_data_paths_are_stored_as_given(lake_address: LakeAddress) -> N
     assert open_catalog(database).data_path == "some/files/"
 
 
-def test_metadata_schema(postgres: Any, tmp_path: Path, oracle: Callable[..., Any]) -> None:
+def test_metadata_schema(postgres: Any, tmp_path: Path) -> None:
     address = postgres.lake(tmp_path)
     database = Database(parse_catalog_url(address.url, metadata_schema='we"ird, näme'))
     create_catalog(database, address.data_path)
     assert open_catalog(database).version == "1.0"
     with pytest.raises(NotALakeError):
         open_catalog(database_of(address))
-    with oracle(address, "METADATA_SCHEMA 'we\"ird, näme'") as duck:
+    with attached(address, "METADATA_SCHEMA 'we\"ird, näme'") as duck:
         duck.run("CREATE TABLE t (a INT)", "INSERT INTO t VALUES (1)")
         assert duck.value("SELECT a FROM t") == 1

@@ -23,7 +23,7 @@ from ducklake_core.catalog.database import sqlite_catalog
 from ducklake_core.catalog.database.bootstrap import create_catalog
 from ducklake_core.catalog.database.connections import Database, classify
 from ducklake_core.errors import CatalogError, CatalogUnavailableError
-from tests.support.oracle import LakeAddress
+from tests.support.oracle import LakeAddress, attached
 from tests.unit.catalog.catalog_access import database_of
 
 
@@ -111,7 +111,7 @@ def test_a_commit_that_readers_held_up_leaves_nothing_locked(database: Database,
     assert schemas(database) == 3
 
 
-def test_changes_by_other_connections_show(database: Database, file: Path, oracle: Callable[..., Any], sqlite_address: LakeAddress) -> None:
+def test_changes_by_other_connections_show(database: Database, file: Path, sqlite_address: LakeAddress) -> None:
     assert schemas(database) == 1
     with closing(sqlite3.connect(file)) as other, other:
         other.execute("CREATE TABLE later (a)")
@@ -122,7 +122,7 @@ def test_changes_by_other_connections_show(database: Database, file: Path, oracl
         other.execute("ALTER TABLE later ADD COLUMN b DEFAULT 8")
     with database.read() as connection:
         assert connection.execute(text("SELECT * FROM later")).one() == (7, 8)
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         duck.run("CREATE SCHEMA other")
         assert schemas(database) == 2
         duck.run("CREATE SCHEMA another")
@@ -177,16 +177,14 @@ def test_a_file_that_is_overwritten(database: Database, file: Path, tmp_path: Pa
     assert schemas(database) == 1
 
 
-def test_write_ahead_logs_are_left_alone(
-    database: Database, file: Path, oracle: Callable[..., Any], sqlite_address: LakeAddress, opened: list[str]
-) -> None:
+def test_write_ahead_logs_are_left_alone(database: Database, file: Path, sqlite_address: LakeAddress, opened: list[str]) -> None:
     with closing(sqlite3.connect(file)) as other:
         assert other.execute("PRAGMA journal_mode = WAL").fetchone() == ("wal",)
     assert schemas(database) == 1
     assert handles(file) == 0
     add_schema(database)
     assert sorted(path.name for path in file.parent.iterdir()) == [file.name]
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         for number in range(2, 5):
             duck.run(f"CREATE SCHEMA by_duckdb{number}")
             add_schema(database, 100 + number)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,8 @@ from ducklake_core import DuckLake
 from ducklake_core.catalog.inlined import rows as rows_module
 from ducklake_core.catalog.inlined.cells import declared_types, integer_columns, joined_cells, row_index
 from ducklake_core.catalog.inlined.rows import stored_batches
-from tests.support.oracle import LakeAddress
+from tests.support.oracle import LakeAddress, attached
 from tests.unit.catalog.catalog_access import reading
-
-OracleFactory = Callable[..., Any]
 
 _STRINGS = st.none() | st.text(max_size=4) | st.text("\0\x1e\x1f,'", max_size=3)
 _INTEGERS = st.none() | st.integers(-(2**63), 2**63 - 1)
@@ -141,13 +139,11 @@ def batches(address: LakeAddress, *, ordered: bool) -> list[pa.Table]:
 @pytest.mark.parametrize(
     "odd", ["", "'between ' || chr(31) || ' strings'", "chr(30)"], ids=["joined", "with a separator", "with what stands for NULL"]
 )
-def test_rows_of_every_type_a_few_at_a_time(
-    sqlite_address: LakeAddress, oracle: OracleFactory, monkeypatch: pytest.MonkeyPatch, odd: str
-) -> None:
+def test_rows_of_every_type_a_few_at_a_time(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch, odd: str) -> None:
     monkeypatch.setattr(rows_module, "JOINED_ROWS", 3)
     monkeypatch.setattr(rows_module, "JOINED_FROM", 1)
     columns = ", ".join(f'"{name.lower()}" {name}' for name in TYPES)
-    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 100") as duck:
+    with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 100") as duck:
         duck.run(f"CREATE TABLE t ({columns}, s VARCHAR)")
         for row in (*TYPES.values(), odd or "'x'"), ("NULL" for _ in (*TYPES, "s")), (*TYPES.values(), "''"):
             duck.run(f"INSERT INTO t SELECT {', '.join(row)} FROM range(4)")
@@ -157,11 +153,11 @@ def test_rows_of_every_type_a_few_at_a_time(
     assert pa.concat_tables(joined).equals(pa.concat_tables(fetched))
 
 
-def test_rows_whose_places_have_gaps(sqlite_address: LakeAddress, oracle: OracleFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_whose_places_have_gaps(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     """A column has one of the names of the place; rows were taken out of the middle, and one was moved before all others."""
     monkeypatch.setattr(rows_module, "JOINED_ROWS", 2)
     monkeypatch.setattr(rows_module, "JOINED_FROM", 1)
-    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 100") as duck:
+    with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 100") as duck:
         duck.run('CREATE TABLE t (_rowid_ INT, "oid" VARCHAR)', "INSERT INTO t SELECT range, range FROM range(9)")
     with closing(sqlite3.connect(Path(sqlite_address.url.removeprefix("sqlite:///")))) as catalog, catalog:
         ((name,),) = catalog.execute("SELECT name FROM sqlite_master WHERE name LIKE 'ducklake_inlined_data_1_%'")
@@ -187,11 +183,9 @@ def test_names_that_differ_in_letters_beyond_ascii(sqlite_address: LakeAddress, 
             assert lake.table(table).to_arrow().to_pylist() == rows
 
 
-def test_reads_of_some_columns_at_every_snapshot(
-    sqlite_address: LakeAddress, oracle: OracleFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reads_of_some_columns_at_every_snapshot(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     """Updated rows stand after others, and a column that is not read has the name of SQLite's place of a row."""
-    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 100") as duck:
+    with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 100") as duck:
         duck.run("CREATE TABLE t (_rowid_ VARCHAR, a INT, d DATE)", "INSERT INTO t SELECT 'x' || range, range, NULL FROM range(7)")
         duck.run("UPDATE t SET a = a + 100, d = '2024-01-31' WHERE a IN (1, 4)", "DELETE FROM t WHERE a IN (0, 101)")
         duck.run("ALTER TABLE t ADD COLUMN e INT DEFAULT 5", "INSERT INTO t VALUES ('y', 8, NULL, NULL)", "UPDATE t SET a = -1 WHERE a = 2")

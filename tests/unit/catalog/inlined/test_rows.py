@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
@@ -17,11 +17,9 @@ from ducklake_core import DuckLake
 from ducklake_core.catalog.inlined.rows import inlined_rows
 from ducklake_core.errors import CatalogError, UnsupportedFeatureError
 from ducklake_core.format.types.schema import to_arrow_schema
-from tests.support.oracle import LakeAddress
+from tests.support.oracle import LakeAddress, attached
 from tests.support.parameters import SQLITE_THEN_SLOW
 from tests.unit.catalog.catalog_access import database_of, reading
-
-OracleFactory = Callable[..., Any]
 
 
 def read(address: LakeAddress, table: str = "t", at: int | None = None, columns: Sequence[str] = (), **options: bool) -> pa.Table | None:
@@ -68,21 +66,21 @@ LEAVES = {
 
 
 @pytest.fixture
-def leaves(lake_address: LakeAddress, oracle: OracleFactory) -> LakeAddress:
+def leaves(lake_address: LakeAddress) -> LakeAddress:
     """One inlined table with a column of each leaf type, values first, then NULL."""
     columns = ", ".join(f"c_{name} {sql}" for name, (sql, _) in LEAVES.items())
     length = max(len(literals) for _, literals in LEAVES.values())
     rows = [[literals[i] if i < len(literals) else "NULL" for _, literals in LEAVES.values()] for i in range(length)]
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         duck.run(f"CREATE TABLE t ({columns})", f"INSERT INTO t VALUES {', '.join('(' + ', '.join(row) + ')' for row in rows)}")
         assert duck.rows("FROM ducklake_list_files('lake', 't')") == []
     return lake_address
 
 
-def test_every_leaf_type_has_the_values_of_duckdb(leaves: LakeAddress, oracle: OracleFactory) -> None:
+def test_every_leaf_type_has_the_values_of_duckdb(leaves: LakeAddress) -> None:
     found = read(leaves)
     assert found is not None
-    with oracle(leaves) as duck:
+    with attached(leaves) as duck:
         for name in LEAVES:
             by_duckdb = duck.arrow(f"SELECT c_{name} AS c FROM t ORDER BY rowid").column("c").to_pylist()
             by_library = values(found, f"c_{name}")
@@ -91,9 +89,9 @@ def test_every_leaf_type_has_the_values_of_duckdb(leaves: LakeAddress, oracle: O
     assert set(values(found, "snapshot_id")) == {2}
 
 
-def test_values_that_arrow_results_of_duckdb_cannot_show(lake_address: LakeAddress, oracle: OracleFactory) -> None:
+def test_values_that_arrow_results_of_duckdb_cannot_show(lake_address: LakeAddress) -> None:
     """Huge integers become DOUBLE in its Arrow results, timestamps in nanoseconds lose digits, intervals change form."""
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         duck.run("CREATE TABLE t (h HUGEINT, u UHUGEINT, n TIMESTAMP_NS, i INTERVAL, z TIMETZ, f DOUBLE, midnight TIME, forever DATE)")
         duck.run(
             "INSERT INTO t VALUES (-170141183460469231731687303715884105728, 340282366920938463463374607431768211455, "
@@ -152,9 +150,9 @@ NESTED: dict[str, tuple[str, str, object]] = {
 
 
 @pytest.mark.parametrize("lake_address", SQLITE_THEN_SLOW, indirect=True)
-def test_nested_values_are_what_was_inserted(lake_address: LakeAddress, oracle: OracleFactory) -> None:
+def test_nested_values_are_what_was_inserted(lake_address: LakeAddress) -> None:
     """DuckDB itself loses quotes and backslashes in structs, and cannot read dates in them."""
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         for name, (sql, text, _) in NESTED.items():
             duck.run(f"CREATE TABLE {name} (c {sql})", f"INSERT INTO {name} VALUES ({text}), (NULL)")
     for name, (_, _, wanted) in NESTED.items():
@@ -165,33 +163,33 @@ def test_nested_values_are_what_was_inserted(lake_address: LakeAddress, oracle: 
         assert found == [wanted, None], name
 
 
-def test_versions_that_were_expired(lake_address: LakeAddress, oracle: OracleFactory) -> None:
+def test_versions_that_were_expired(lake_address: LakeAddress) -> None:
     """The columns of an inlined table are known even after its first snapshot was expired."""
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         duck.run("CREATE TABLE t (a INT)", "INSERT INTO t VALUES (1)", "ALTER TABLE t RENAME a TO b", "INSERT INTO t VALUES (2)")
         duck.run("CALL ducklake_expire_snapshots('lake', versions => [1, 2, 3])")
     assert values(read(lake_address), "b") == [1, 2]
 
 
-def test_the_physical_table_of_each_row(lake_address: LakeAddress, oracle: OracleFactory) -> None:
-    with oracle(lake_address) as duck:
+def test_the_physical_table_of_each_row(lake_address: LakeAddress) -> None:
+    with attached(lake_address) as duck:
         duck.run("CREATE TABLE t (a INT)", "INSERT INTO t VALUES (1), (2)", "ALTER TABLE t ADD COLUMN b INT", "INSERT INTO t VALUES (3, 3)")
     found = read(lake_address, with_table=True)
     assert values(found, "inlined_table") == ["ducklake_inlined_data_1_1"] * 2 + ["ducklake_inlined_data_1_2"]
 
 
-def test_hostile_column_names(lake_address: LakeAddress, oracle: OracleFactory) -> None:
+def test_hostile_column_names(lake_address: LakeAddress) -> None:
     names = ['we"ird, näme', "select", "a%b", "x:y", "(z)", "Row_Id2", "MixedCase", "Order", "Ünï", "snapshot_id"]
     columns = ", ".join('"' + name.replace('"', '""') + '" INT' for name in names)
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         duck.run(f"CREATE TABLE t ({columns})", f"INSERT INTO t VALUES ({', '.join(str(n) for n in range(len(names)))})")
     found = read(lake_address)
     assert found is not None
     assert [column.to_pylist() for column in found.columns[: len(names)]] == [[n] for n in range(len(names))]
 
 
-def test_an_unreadable_value_is_named(lake_address: LakeAddress, oracle: OracleFactory) -> None:
-    with oracle(lake_address) as duck:
+def test_an_unreadable_value_is_named(lake_address: LakeAddress) -> None:
+    with attached(lake_address) as duck:
         duck.run("CREATE TABLE t (a INT, l INT[])", "INSERT INTO t VALUES (1, [1])")
     database = database_of(lake_address)
     stored = database.tables.inlined_data("ducklake_inlined_data_1_1", ["l"])
@@ -209,8 +207,8 @@ def test_an_unreadable_value_is_named(lake_address: LakeAddress, oracle: OracleF
     assert values(read(lake_address, columns=["a"]), "a") == [1]
 
 
-def test_a_table_that_vanished_is_an_error(lake_address: LakeAddress, oracle: OracleFactory) -> None:
-    with oracle(lake_address) as duck:
+def test_a_table_that_vanished_is_an_error(lake_address: LakeAddress) -> None:
+    with attached(lake_address) as duck:
         duck.run("CREATE TABLE t (a INT)", "INSERT INTO t VALUES (1)")
     database = database_of(lake_address)
     with database.write() as connection:
@@ -226,15 +224,15 @@ VARIANTS = ["42", "'text'", "1.5::DECIMAL(5, 2)", "DATE '2024-01-15'", "{'a': [1
 
 
 @pytest.mark.parametrize("lake_address", ["duckdb"], indirect=True)
-def test_variants_are_those_of_a_file(lake_address: LakeAddress, oracle: OracleFactory) -> None:
+def test_variants_are_those_of_a_file(lake_address: LakeAddress) -> None:
     rows = ", ".join(f"({number}, ({value})::VARIANT)" for number, value in enumerate(VARIANTS))
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         duck.run("CREATE TABLE t (n INT, v VARIANT)", f"INSERT INTO t VALUES {rows}")
         assert duck.rows("FROM ducklake_list_files('lake', 't')") == []
     inlined = read(lake_address)
     lake = DuckLake.connect(lake_address.url)
     assert lake.table("t").scan(where="n = 0").to_arrow().num_rows == 1
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         duck.run("CALL ducklake_flush_inlined_data('lake')")
     flushed = lake.table("t").scan().to_arrow()
     assert read(lake_address) is None
@@ -262,10 +260,10 @@ INSIDE = {
 
 
 @pytest.mark.parametrize("lake_address", ["duckdb"], indirect=True)
-def test_variants_inside_other_values(lake_address: LakeAddress, oracle: OracleFactory) -> None:
+def test_variants_inside_other_values(lake_address: LakeAddress) -> None:
     """DuckDB can keep them nowhere else: it writes them to no file."""
     columns = ", ".join(f"c{number} {kind}" for number, kind in enumerate(INSIDE))
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         duck.run(f"CREATE TABLE t (n INT, {columns})")
         rows = [(position, text) for position, literals in enumerate(INSIDE.values()) for text in literals]
         for number, (position, text) in enumerate(rows):

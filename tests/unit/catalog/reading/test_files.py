@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -19,11 +19,10 @@ from ducklake_core.format.expressions.conditions import bind
 from ducklake_core.format.expressions.predicates import ColumnReference, InList, Literal
 from ducklake_core.format.files.data_files import DataFile
 from ducklake_core.format.types.data_types import INT32
-from tests.support.oracle import LakeAddress
+from tests.support.oracle import LakeAddress, attached
 from tests.support.parameters import SQLITE_THEN_SLOW, spread
 from tests.unit.catalog.catalog_access import database_of, reading
 
-OracleFactory = Callable[..., Any]
 TO_FILES = "DATA_INLINING_ROW_LIMIT 0"
 
 
@@ -64,9 +63,9 @@ CONDITIONS = [
 
 
 @pytest.fixture
-def numbers(lake_address: LakeAddress, oracle: OracleFactory) -> LakeAddress:
+def numbers(lake_address: LakeAddress) -> LakeAddress:
     """Ten files of ten rows, with one type a column."""
-    with oracle(lake_address, TO_FILES) as duck:
+    with attached(lake_address, TO_FILES) as duck:
         duck.run(NUMBERS, *(re.sub(r"\bg\b", str(g), ROWS) for g in range(10)))
         assert duck.value("SELECT count(DISTINCT filename) FROM t") == 10
     return lake_address
@@ -83,8 +82,8 @@ def files_holding(duck: Any, conditions: Iterable[str]) -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize("lake_address", SQLITE_THEN_SLOW, indirect=True)
-def test_no_file_with_matching_rows_is_pruned(numbers: LakeAddress, oracle: OracleFactory) -> None:
-    with oracle(numbers, TO_FILES) as duck:
+def test_no_file_with_matching_rows_is_pruned(numbers: LakeAddress) -> None:
+    with attached(numbers, TO_FILES) as duck:
         holding = files_holding(duck, CONDITIONS)
     with reading(numbers) as reader:
         everything, _ = pruned(reader, None)
@@ -98,8 +97,8 @@ def test_no_file_with_matching_rows_is_pruned(numbers: LakeAddress, oracle: Orac
             assert found.counts.files_total == 10, condition
 
 
-def test_plain_listing_is_that_of_duckdb(lake_address: LakeAddress, oracle: OracleFactory) -> None:
-    with oracle(lake_address, TO_FILES) as duck:
+def test_plain_listing_is_that_of_duckdb(lake_address: LakeAddress) -> None:
+    with attached(lake_address, TO_FILES) as duck:
         duck.run(
             "CREATE TABLE t (a INT, s VARCHAR)",
             "INSERT INTO t SELECT range, 'x' FROM range(100)",
@@ -140,9 +139,9 @@ def test_statistics_of_wanted_columns_only(numbers: LakeAddress) -> None:
 @pytest.mark.parametrize(
     "text", spread([None, "abc", "", "-", "--5", "1e3", "99999999999999999999999", "infinity", "2024-01-01", "0044-03-15 (BC)"], 2)
 )
-def test_unexpected_bounds_keep_the_file(lake_address: LakeAddress, oracle: OracleFactory, text: str | None) -> None:
+def test_unexpected_bounds_keep_the_file(lake_address: LakeAddress, text: str | None) -> None:
     """DuckDB loses rows here: it takes strings that do not cast for bounds that exclude everything."""
-    with oracle(lake_address, TO_FILES) as duck:
+    with attached(lake_address, TO_FILES) as duck:
         duck.run(
             "CREATE TABLE t (i INT, d DATE, ts TIMESTAMP)", "INSERT INTO t VALUES (5, DATE '2024-05-05', TIMESTAMP '2024-05-05 05:05:05')"
         )
@@ -161,10 +160,8 @@ def test_unexpected_bounds_keep_the_file(lake_address: LakeAddress, oracle: Orac
 
 
 @pytest.mark.parametrize(("low", "high"), spread([("4", "x"), ("", "6"), (None, "9"), ("1", None), ("9", "1"), (" 5 ", "5")], 2))
-def test_a_readable_bound_is_used_next_to_an_unreadable_one(
-    lake_address: LakeAddress, oracle: OracleFactory, low: str | None, high: str | None
-) -> None:
-    with oracle(lake_address, TO_FILES) as duck:
+def test_a_readable_bound_is_used_next_to_an_unreadable_one(lake_address: LakeAddress, low: str | None, high: str | None) -> None:
+    with attached(lake_address, TO_FILES) as duck:
         duck.run("CREATE TABLE t (i INT)", "INSERT INTO t VALUES (5)")
     database = database_of(lake_address)
     with database.write() as connection:
@@ -193,8 +190,8 @@ def test_postgresql_tests_each_bound_once_where_both_can_be_read() -> None:
     assert otherwise.count("pg_input_is_valid(") == 2 * 4 + 2
 
 
-def test_two_live_delete_files_do_not_double_a_file(lake_address: LakeAddress, oracle: OracleFactory) -> None:
-    with oracle(lake_address, TO_FILES) as duck:
+def test_two_live_delete_files_do_not_double_a_file(lake_address: LakeAddress) -> None:
+    with attached(lake_address, TO_FILES) as duck:
         duck.run("CREATE TABLE t (a INT)", "INSERT INTO t SELECT range FROM range(10)", "DELETE FROM t WHERE a = 3")
     database = database_of(lake_address)
     deletes = database.tables["delete_file"]
@@ -208,8 +205,8 @@ def test_two_live_delete_files_do_not_double_a_file(lake_address: LakeAddress, o
     assert file.delete_files[1].path == f"{lake_address.data_path}main/t/second-delete.parquet"
 
 
-def test_inlined_deletes_follow_time(lake_address: LakeAddress, oracle: OracleFactory) -> None:
-    with oracle(lake_address) as duck:
+def test_inlined_deletes_follow_time(lake_address: LakeAddress) -> None:
+    with attached(lake_address) as duck:
         duck.run(
             "CREATE TABLE t (a INT)",
             "INSERT INTO t SELECT range FROM range(100)",
@@ -222,8 +219,8 @@ def test_inlined_deletes_follow_time(lake_address: LakeAddress, oracle: OracleFa
     assert hidden == [[], [()], [(50,)], [(7, 8, 50)], [(7, 8, 50), ()], [(7, 8, 50), (50,)]]
 
 
-def test_statements_do_not_grow_with_files(lake_address: LakeAddress, oracle: OracleFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    with oracle(lake_address, TO_FILES) as duck:
+def test_statements_do_not_grow_with_files(lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+    with attached(lake_address, TO_FILES) as duck:
         duck.run("CREATE TABLE t (a INT)", *(f"INSERT INTO t VALUES ({n})" for n in range(12)))
     for stream_from in (5, 5000):
         monkeypatch.setattr("ducklake_core.catalog.reading.files._STREAM_FROM", stream_from)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,8 @@ from ducklake_core.format.files.partitioning import PartitionField, PartitionSpe
 from ducklake_core.format.state import InlinedCounts
 from ducklake_core.format.types.data_types import DATE, FLOAT64, INT32, INT64, VARCHAR, DecimalType, Field, ListType, MapType, StructType
 from ducklake_core.format.types.schema import Schema
-from tests.support.oracle import LakeAddress
+from tests.support.oracle import LakeAddress, attached
 from tests.unit.catalog.catalog_access import database_of, reading
-
-OracleFactory = Callable[..., Any]
 
 
 def plain(schema: Schema) -> list[tuple[int, str, str]]:
@@ -49,8 +46,8 @@ def found_in_time(address: LakeAddress) -> dict[float, int | None]:
     return answers
 
 
-def test_times_out_of_order(lake_address: LakeAddress, oracle: OracleFactory) -> None:
-    with oracle(lake_address) as duck:
+def test_times_out_of_order(lake_address: LakeAddress) -> None:
+    with attached(lake_address) as duck:
         duck.run(*(f"CREATE TABLE t{n} (a INT)" for n in range(len(TIMES) - 1)))
     database = database_of(lake_address)
     snapshot = database.tables["snapshot"]
@@ -62,8 +59,8 @@ def test_times_out_of_order(lake_address: LakeAddress, oracle: OracleFactory) ->
     assert found_in_time(lake_address) == snapshots_in_time()
 
 
-def test_unusual_spellings_of_times(sqlite_address: LakeAddress, oracle: OracleFactory) -> None:
-    with oracle(sqlite_address) as duck:
+def test_unusual_spellings_of_times(sqlite_address: LakeAddress) -> None:
+    with attached(sqlite_address) as duck:
         duck.run(*(f"CREATE TABLE t{n} (a INT)" for n in range(len(TIMES))))
     forms = ("{0:%Y-%m-%dT%H:%M:%S.%f}Z", "{0:%Y-%m-%d %H:%M:%S.%f}", "{1:%Y-%m-%d %H:%M:%S.%f}+05:30", "{2:%Y-%m-%d %H:%M:%S.%f}-02")
     database = database_of(sqlite_address)
@@ -78,8 +75,8 @@ def test_unusual_spellings_of_times(sqlite_address: LakeAddress, oracle: OracleF
     assert found_in_time(sqlite_address) == snapshots_in_time()
 
 
-def test_invalid_snapshots_raise(lake_address: LakeAddress, oracle: OracleFactory) -> None:
-    with oracle(lake_address) as duck:
+def test_invalid_snapshots_raise(lake_address: LakeAddress) -> None:
+    with attached(lake_address) as duck:
         duck.run("CREATE TABLE t (a INT)", "CREATE TABLE u (a INT)", "CALL ducklake_expire_snapshots('lake', versions => [1])")
     with reading(lake_address) as reader:
         for missing in (1, 3, -1):
@@ -93,8 +90,8 @@ def test_invalid_snapshots_raise(lake_address: LakeAddress, oracle: OracleFactor
             reader.snapshot(version=0, timestamp=datetime.now(UTC))
 
 
-def test_schema_evolution_at_every_snapshot(lake_address: LakeAddress, oracle: OracleFactory) -> None:
-    with oracle(lake_address) as duck:
+def test_schema_evolution_at_every_snapshot(lake_address: LakeAddress) -> None:
+    with attached(lake_address) as duck:
         duck.run("CREATE TABLE t (a INT NOT NULL, s STRUCT(x INT, y VARCHAR[]), m MAP(VARCHAR, DECIMAL(10, 2)))")
         duck.run("ALTER TABLE t ADD COLUMN d DATE DEFAULT '2024-01-01'", "ALTER TABLE t RENAME a TO b", "ALTER TABLE t ALTER b TYPE BIGINT")
         duck.run("ALTER TABLE t ADD COLUMN s.z DOUBLE", "ALTER TABLE t DROP COLUMN m", "ALTER TABLE t RENAME TO u")
@@ -132,8 +129,8 @@ def test_schema_evolution_at_every_snapshot(lake_address: LakeAddress, oracle: O
         ]
 
 
-def test_paths_are_full_at_every_level(lake_address: LakeAddress, oracle: OracleFactory) -> None:
-    with oracle(lake_address) as duck:
+def test_paths_are_full_at_every_level(lake_address: LakeAddress) -> None:
+    with attached(lake_address) as duck:
         duck.run('CREATE SCHEMA "we""ird, näme"', 'CREATE TABLE "we""ird, näme"."ta\'ble" (a INT)', "CREATE TABLE plain (a INT)")
     with reading(lake_address) as reader:
         odd = reader.table('"we""ird, näme"', "TA'BLE", 3)
@@ -148,16 +145,16 @@ def test_paths_are_full_at_every_level(lake_address: LakeAddress, oracle: Oracle
             reader.table("main", "PLAIN ", 3)
 
 
-def test_names_fold_ascii_letters_only(lake_address: LakeAddress, oracle: OracleFactory) -> None:
-    with oracle(lake_address) as duck:
+def test_names_fold_ascii_letters_only(lake_address: LakeAddress) -> None:
+    with attached(lake_address) as duck:
         duck.run('CREATE TABLE "Ärger" (big INT)', 'CREATE TABLE "ärger" (small INT)')
     with reading(lake_address) as reader:
         assert reader.table("main", "ÄRGER", 2).schema.names == ("big",)
         assert reader.table("main", "äRGER", 2).schema.names == ("small",)
 
 
-def test_partition_specs_sort_keys_and_options(lake_address: LakeAddress, oracle: OracleFactory) -> None:
-    with oracle(lake_address) as duck:
+def test_partition_specs_sort_keys_and_options(lake_address: LakeAddress) -> None:
+    with attached(lake_address) as duck:
         duck.run("CREATE TABLE t (a INT, ts TIMESTAMP, s VARCHAR)", "ALTER TABLE t SET PARTITIONED BY (s, year(ts), bucket(4, a))")
         duck.run(
             "ALTER TABLE t SET PARTITIONED BY (month(ts))", "ALTER TABLE t RESET PARTITIONED BY", "ALTER TABLE t SET SORTED BY (a DESC, ts)"
@@ -190,8 +187,8 @@ def test_partition_specs_sort_keys_and_options(lake_address: LakeAddress, oracle
         assert reader.options() == {"target_file_size": "1000000"}
 
 
-def test_listing_and_statistics(lake_address: LakeAddress, oracle: OracleFactory) -> None:
-    with oracle(lake_address) as duck:
+def test_listing_and_statistics(lake_address: LakeAddress) -> None:
+    with attached(lake_address) as duck:
         duck.run(
             "CREATE TABLE files (a INT)", "INSERT INTO files SELECT range FROM range(100)", "INSERT INTO files SELECT range FROM range(50)"
         )
@@ -222,9 +219,9 @@ def test_listing_and_statistics(lake_address: LakeAddress, oracle: OracleFactory
         assert [t.schema_version for t in reader.table("s", "inlined", last).inlined_tables] == [3]
 
 
-def test_a_table_takes_six_round_trips(postgres: Any, tmp_path: Path, oracle: OracleFactory) -> None:
+def test_a_table_takes_six_round_trips(postgres: Any, tmp_path: Path) -> None:
     address = postgres.lake(tmp_path)
-    with oracle(address) as duck:
+    with attached(address) as duck:
         duck.run("CREATE TABLE t (a INT, s VARCHAR)", "ALTER TABLE t SET PARTITIONED BY (s)", "INSERT INTO t VALUES (1, 'x')")
     with reading(address) as reader:
         statements: list[str] = []

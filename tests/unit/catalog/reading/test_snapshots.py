@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
 from ducklake_core.catalog.reading.snapshots import LogSearch, expired_among, search_log, snapshots_mentioning
-from tests.support.oracle import LakeAddress
+from tests.support.oracle import LakeAddress, attached
 from tests.unit.catalog.catalog_access import database_of
 
-OracleFactory = Callable[..., Any]
 TEXT = '"50%_/of"'
 
 
 @pytest.fixture
-def log(lake_address: LakeAddress, oracle: OracleFactory) -> LakeAddress:
+def log(lake_address: LakeAddress) -> LakeAddress:
     """Four snapshots: one has the message, and one a similar message."""
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         duck.run("CREATE TABLE t (a INT)")
         for text in (TEXT, TEXT.replace("_", "x")):
             duck.run("BEGIN", "INSERT INTO t VALUES (1)", f"CALL lake.set_commit_message('Ann', 'rows', extra_info => '{text}')", "COMMIT")
@@ -37,8 +33,8 @@ def test_existing_entries(log: LakeAddress) -> None:
 
 
 @pytest.mark.parametrize("expired", [0, 1, 2])
-def test_expired_entries(log: LakeAddress, oracle: OracleFactory, expired: int) -> None:
-    with oracle(log) as duck:
+def test_expired_entries(log: LakeAddress, expired: int) -> None:
+    with attached(log) as duck:
         duck.run(f"CALL ducklake_expire_snapshots('lake', versions => [{expired}])")
     database = database_of(log)
     with database.read() as connection:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
-from contextlib import AbstractContextManager, closing
+from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 
@@ -27,11 +27,10 @@ from ducklake_core.format.values.leaf_values import (
     to_cast_text,
     to_text,
 )  # fmt: skip
-from tests.support.oracle import LakeAddress, Oracle, new_connection
+from tests.support.oracle import LakeAddress, Oracle, attached, new_connection
 from tests.unit.format.samples import NO_FILE_BOUNDS, SAMPLES, SQL_TYPES, in_files_of_duckdb, literal
 
 Samples = Callable[[DataType], list[str]]
-OracleFactory = Callable[..., AbstractContextManager[Oracle]]
 TYPES = pytest.mark.parametrize("data_type", list(SAMPLES), ids=str)
 
 
@@ -75,8 +74,8 @@ def test_cast_strings_are_those_of_duckdb() -> None:
             assert from_text(to_text(value, data_type), data_type) == value
 
 
-def test_bounds_of_files_are_those_of_duckdb(oracle: OracleFactory, lake_address: LakeAddress, tmp_path: Path) -> None:
-    with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+def test_bounds_of_files_are_those_of_duckdb(lake_address: LakeAddress, tmp_path: Path) -> None:
+    with attached(lake_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         _create(duck)
         duck.run(f"INSERT INTO t VALUES {_rows_sql(in_files_of_duckdb)}")
         found = duck.rows("SELECT column_id, min_value, max_value FROM __ducklake_metadata_lake.ducklake_file_column_stats")
@@ -95,8 +94,8 @@ def test_bounds_of_files_are_those_of_duckdb(oracle: OracleFactory, lake_address
     assert {name for name, bounds in by_library.items() if bounds == (None, None)} == {str(data_type) for data_type in NO_FILE_BOUNDS}
 
 
-def test_bounds_of_inlined_rows_are_cast_strings(oracle: OracleFactory, lake_address: LakeAddress) -> None:
-    with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 100") as duck:
+def test_bounds_of_inlined_rows_are_cast_strings(lake_address: LakeAddress) -> None:
+    with attached(lake_address, "DATA_INLINING_ROW_LIMIT 100") as duck:
         _create(duck)
         duck.run(f"INSERT INTO t VALUES {_rows_sql(SAMPLES.__getitem__)}")
         found = duck.rows("SELECT column_id, min_value, max_value FROM __ducklake_metadata_lake.ducklake_table_column_stats")
@@ -107,10 +106,10 @@ def test_bounds_of_inlined_rows_are_cast_strings(oracle: OracleFactory, lake_add
         assert set(bounds) <= strings, data_type
 
 
-def test_duckdb_reads_physical_forms_exactly(oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
+def test_duckdb_reads_physical_forms_exactly(sqlite_address: LakeAddress) -> None:
     columns = ", ".join(f"CAST(c{i} AS VARCHAR), typeof(c{i})" for i in range(1, len(TYPE_LIST) + 1))
     names = ", ".join(f"c{i}" for i in range(1, len(TYPE_LIST) + 1))
-    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+    with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         expected = duck.rows(f"SELECT {columns} FROM (VALUES {_rows_sql(SAMPLES.__getitem__)}) v({names})")
         _create(duck)
         duck.run(f"INSERT INTO t (c1) SELECT NULL FROM range({ROWS})")
@@ -122,7 +121,7 @@ def test_duckdb_reads_physical_forms_exactly(oracle: OracleFactory, sqlite_addre
         catalog.execute("DELETE FROM ducklake_file_column_stats")
         catalog.execute("UPDATE ducklake_data_file SET footer_size = ?, file_size_bytes = ?", (footer, file.stat().st_size))
         catalog.commit()
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         found = duck.rows(f"SELECT {columns} FROM t")
     assert found == expected
 
@@ -174,13 +173,13 @@ def _cutting_samples() -> list[str]:
 
 
 @pytest.mark.parametrize("data_type", [VARCHAR, BLOB], ids=str)
-def test_bounds_are_cut_as_duckdb_cuts_them(data_type: DataType, oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
+def test_bounds_are_cut_as_duckdb_cuts_them(data_type: DataType, sqlite_address: LakeAddress) -> None:
     strings = _cutting_samples()
     blobs = [text.encode() for text in strings] + [
         b"\xff" * 300, b"\x80" * 300, b"a" * 255 + b"\xff\xff", b"a" * 255 + b"\x7f\xff", b"\0" * 300,
     ]  # fmt: skip
     samples: list[str] | list[bytes] = strings if data_type == VARCHAR else blobs
-    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+    with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run(f"CREATE TABLE t (a {SQL_TYPES[data_type]})")
         for sample in samples:
             duck.rows("INSERT INTO t VALUES (?)", [sample])
