@@ -246,25 +246,6 @@ def test_a_missing_table_and_a_bad_annotation_are_named(run: Run, numbers: dg.As
     )
 
 
-def test_op_outputs_are_tables_that_their_metadata_names(run: Run, lake_resource: DuckLakeResource) -> None:
-    from ducklake_dagster import DuckLakeIOManager
-
-    @dg.op(out=dg.Out(metadata={"schema": "jobs", "table": "made"}))
-    def made() -> pa.Table:
-        return pa.table({"n": [1, 2, 3]})
-
-    @dg.op
-    def used(rows: pa.Table) -> None:
-        assert rows.num_rows == 3
-
-    @dg.job(resource_defs={"io_manager": DuckLakeIOManager(lake=lake_resource)})
-    def job() -> None:
-        used(made())
-
-    assert job.execute_in_process().success
-    assert lake_resource.connect().table_info("jobs.made").row_count == 3
-
-
 @pytest.mark.parametrize("meanwhile", ["renamed", "expired"])
 def test_a_commit_is_never_failed_by_its_metadata(
     run: Run, lake_resource: DuckLakeResource, monkeypatch: pytest.MonkeyPatch, meanwhile: str

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Callable
-from datetime import date, timedelta
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -309,40 +308,6 @@ def test_two_dimensions_and_columns_that_do_not_separate_partitions(lake_resourc
         ("vague", "2"),
     ]
     assert "float64" in str(result.asset_events[-1].metadata["ducklake/partitions"].value)
-
-
-@pytest.mark.slow
-def test_a_thousand_foreign_commits_on_ten_years_of_days(lake_resource: DuckLakeResource, instance: dg.DagsterInstance) -> None:
-    first = date(2016, 1, 1)
-    days = dg.DailyPartitionsDefinition("2016-01-01", end_date="2025-12-29")
-    spec = dg.AssetSpec("years", partitions_def=days, metadata={"partition_expr": "day"})
-    lake = lake_resource.connect()
-    everything = pa.table({"day": pa.array([first + timedelta(days=number) for number in range(3650)], pa.date32()), "n": range(3650)})
-    lake.write("years", everything.slice(0, 1), partition_by=["day"])
-    sensor = build_commit_sensor(assets=[spec])
-    cursor: str | None = None
-    found: list[str] = []
-    seconds: list[float] = []
-    evaluated = 0
-
-    def tick() -> bool:
-        nonlocal cursor, evaluated
-        evaluated += 1
-        begun = time.process_time()
-        result = sensor.evaluate_tick(dg.build_sensor_context(instance=instance, cursor=cursor, resources={"lake": lake_resource}))
-        seconds.append(time.process_time() - begun)
-        done, cursor = cursor == result.cursor, result.cursor
-        found.extend(str(event.partition) for event in result.asset_events)
-        return done
-
-    tick()
-    for number in range(999):
-        lake.write("years", everything.slice(number * 3, 3))
-    lake.write("years", everything, inline=False)
-    while not tick():
-        assert evaluated < 20
-    assert sorted(found) == days.get_partition_keys()
-    assert max(seconds) < 15
 
 
 def test_a_commit_of_many_tables_is_described_once(

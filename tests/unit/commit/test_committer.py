@@ -7,17 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
-from typing import Any
 
 import pytest
-from sqlalchemy import func, select
 
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.database.failures import RetryPolicy
 from ducklake_core.catalog.database.statements import Statements
 from ducklake_core.catalog.database.writer_queue import LeaseRequest
-from ducklake_core.commit.actions import AppendFiles, DropTable, EndFiles
 from ducklake_core.commit.committer import Committed, Committer
 from ducklake_core.commit.request import commit_id_of
 from ducklake_core.errors import (
@@ -29,7 +25,7 @@ from ducklake_core.errors import (
 )
 from tests.support.oracle import LakeAddress, attached
 from tests.support.parameters import spread
-from tests.unit.commit.handmade import COLUMNS, HandmadeLake
+from tests.unit.commit.handmade import HandmadeLake
 
 QUICK = RetryPolicy(max_attempts=4, first_pause=0.001, growth=1.5, max_pause=0.002, jitter=0.5)
 
@@ -60,49 +56,6 @@ class FaultyDatabase(Database):
                 raise lost
         if fault == "after":
             raise lost
-
-
-def test_create_and_append_are_read_by_duckdb(lake: HandmadeLake) -> None:
-    committer = Committer(lake.database)
-    created = committer.commit(lake.staged(lake.create(), lake.append(1, 2, 3, table_id=-1)))
-    assert created.ids == {-1: 1}
-    with attached(lake.address) as duck:
-        assert duck.rows("SELECT rowid, a FROM t ORDER BY a") == [(0, 1), (1, 2), (2, 3)]
-        appended = committer.commit(lake.staged(lake.append(7, 8)))
-        # The session was open all the time: counters make it see the new rows, filters included.
-        assert duck.rows("SELECT rowid, a FROM t WHERE a > 5 ORDER BY a") == [(3, 7), (4, 8)]
-        duck.run("INSERT INTO t VALUES (9)")
-        assert duck.rows("SELECT rowid FROM t WHERE a = 9") == [(5,)]
-    assert lake.latest().id == appended.snapshot.id + 1
-
-
-def test_a_transaction_on_an_old_snapshot_is_resolved_on_the_new_one(lake: HandmadeLake) -> None:
-    committer = Committer(lake.database)
-    base = committer.commit(lake.staged(lake.create(), lake.append(1, table_id=-1))).snapshot
-    late = lake.staged(lake.append(2), base=base)
-    committer.commit(lake.staged(lake.append(3)))
-    with attached(lake.address) as duck:
-        duck.run("INSERT INTO t VALUES (4)", "CREATE TABLE other (x INT)")
-        committed = committer.commit(late)
-        assert committed.snapshot.id == base.id + 4
-        assert duck.rows("SELECT rowid, a FROM t ORDER BY rowid") == [(0, 1), (1, 3), (2, 4), (3, 2)]
-
-
-def test_conflicts_are_raised_at_once_and_change_nothing(lake: HandmadeLake) -> None:
-    committer = Committer(lake.database)
-    base = committer.commit(lake.staged(lake.create(), lake.append(*range(20), table_id=-1))).snapshot
-    with attached(lake.address, "DATA_INLINING_ROW_LIMIT 0") as duck:
-        duck.run("DELETE FROM t WHERE a = 1")
-    with pytest.raises(CommitConflictError, match=r"insert into table main\.t.*deleted from it.*snapshot 2") as caught:
-        committer.commit(lake.staged(lake.append(2), base=base))
-    assert caught.value.details["rule"] == "insert-deleted_from_table"
-    with pytest.raises(CommitConflictError, match="same data file"):
-        committer.commit(lake.staged(EndFiles(table_id=1, data_file_ids=(0,), row_count=20), base=base))
-    with attached(lake.address) as duck:
-        duck.run("ALTER TABLE t RENAME TO renamed")
-    with pytest.raises(CommitConflictError, match="renamed it"):
-        committer.commit(lake.staged(DropTable(table_id=1, schema_name="main", name="t"), base=base))
-    assert lake.latest().id == 3
 
 
 def test_expired_history_raises(lake: HandmadeLake) -> None:
@@ -221,46 +174,6 @@ def test_the_base_must_be_a_snapshot_of_this_history(lake: HandmadeLake) -> None
     assert committer.commit(lake.staged(lake.append(1), base=replace(base, author="who", message="whatever"))).snapshot.id == 2
 
 
-def test_the_same_commit_id_commits_once(lake: HandmadeLake) -> None:
-    committer = Committer(lake.database)
-    base = committer.commit(lake.staged(lake.create())).snapshot
-    first = committer.commit(lake.staged(lake.append(1), base=base, commit_id='run "7"'))
-    second = committer.commit(lake.staged(lake.append(1), base=base, commit_id='run "7"'))
-    assert (first.repeated, second.repeated) == (False, True)
-    assert second.snapshot.id == first.snapshot.id == lake.latest().id
-    found = committer.find_commit('run "7"')
-    assert found is not None
-    assert found.id == first.snapshot.id
-    assert committer.find_commit("run") is None
-
-
-class KilledDatabase(Database):
-    """A database whose server process is terminated right before the first COMMIT."""
-
-    killed = False
-
-    @contextmanager
-    def commit(self, *lease: LeaseRequest) -> Iterator[Statements]:
-        with super().commit(*lease) as statements:
-            yield statements
-            if not self.killed:
-                self.killed = True
-                (row,) = statements.fetch(None, lambda: select(func.pg_backend_pid().label("backend")))()
-                with super().read() as other:
-                    other.execute(select(func.pg_terminate_backend(row.backend, 5000)))
-
-
-def test_a_server_process_killed_at_commit(postgres: Any, tmp_path: Path) -> None:
-    lake = HandmadeLake(postgres.lake(tmp_path))
-    Committer(lake.database).commit(lake.staged(lake.create()))
-    killed = KilledDatabase(lake.database.address)
-    committed = Committer(killed, attempts=QUICK.attempts()).commit(lake.staged(lake.append(1)))
-    assert (killed.killed, committed.attempts, committed.snapshot.id) == (True, 2, 2)
-    assert lake.latest().id == 2
-    killed.close()
-    lake.database.close()
-
-
 def test_nothing_to_do_is_no_snapshot(lake: HandmadeLake) -> None:
     with pytest.raises(UsageError, match="contains no changes"):
         Committer(lake.database).commit(lake.staged())
@@ -285,11 +198,3 @@ def test_many_writers_lose_nothing(lake: HandmadeLake) -> None:
     assert sorted(committed.snapshot.id for committed in done) == list(range(2, 22))
     with attached(lake.address) as duck:
         assert duck.rows("SELECT count(*), count(DISTINCT a), count(DISTINCT rowid), max(rowid) FROM t") == [(60, 60, 60, 59)]
-
-
-def test_appends_carry_the_schema_they_were_written_with(lake: HandmadeLake) -> None:
-    committer = Committer(lake.database)
-    committer.commit(lake.staged(lake.create()))
-    empty = AppendFiles(table_id=1, schema=COLUMNS, files=())
-    committed = committer.commit(lake.staged(empty, lake.append(5)))
-    assert committed.snapshot.changes == "inserted_into_table:1"

@@ -18,7 +18,7 @@ import pytest
 
 from ducklake_core.engines.arrow.write_state import WriteState
 from ducklake_core.engines.arrow.writer import write_table
-from ducklake_core.errors import SchemaError, StorageError, UnsupportedFeatureError, UsageError
+from ducklake_core.errors import StorageError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.expressions.conditions import bind
 from ducklake_core.format.files.data_files import WrittenFile
 from ducklake_core.format.files.partitioning import PartitionField, PartitionSpec
@@ -104,22 +104,6 @@ def test_statistics_are_those_of_duckdb(tmp_path: Path, sqlite_address: LakeAddr
         assert same_nan, leaves[library_row[0]]
 
 
-def test_duckdb_reads_the_same_values(tmp_path: Path) -> None:
-    (file,) = write_table(TABLE, state_of(TABLE, tmp_path))
-    duck = new_connection()
-    duck.register("source", TABLE)
-    path = f"{tmp_path}/{file.path}"
-    casts = ", ".join(f'CAST("{name}" AS {kind}) AS "{name}"' for name, (_, kind) in COLUMNS.items())
-    difference = duck.execute(
-        f"SELECT count(*) FROM ((SELECT {casts} FROM source EXCEPT ALL SELECT {casts} FROM read_parquet('{path}')) UNION ALL "
-        f"(SELECT {casts} FROM read_parquet('{path}') EXCEPT ALL SELECT {casts} FROM source))"
-    ).fetchall()
-    assert difference == [(0,)]
-    ids = duck.execute(f"SELECT name, field_id FROM parquet_schema('{path}') WHERE name NOT IN ('schema', 'list', 'key_value')").fetchall()
-    assert [field_id for _, field_id in ids] == list(range(1, len(ids) + 1))
-    duck.close()
-
-
 def test_sizes_are_those_of_the_file(tmp_path: Path) -> None:
     state = state_of(TABLE, tmp_path)
     (file,) = write_table(TABLE, state)
@@ -150,11 +134,6 @@ def test_nan_below_null_and_in_other_slices_does_not_count(tmp_path: Path) -> No
     table = pa.table({"m": pa.chunked_array([whole.slice(1, 1)])})
     (file,) = write_table(table, state_of(table, tmp_path))
     assert [s.contains_nan for s in file.statistics] == [None, False]
-
-
-def test_no_rows_make_no_file(tmp_path: Path) -> None:
-    assert write_table(TABLE.slice(0, 0), state_of(TABLE, tmp_path)) == ()
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("compression", spread(["uncompressed", "snappy", "gzip", "zstd", "brotli", "lz4", "lz4_raw"], 3))
@@ -211,16 +190,6 @@ def test_little_memory_flushes_instead_of_growing(tmp_path: Path, monkeypatch: p
     table = pa.table({"k": pa.array([i % 4 for i in range(4000)]), "v": pa.array(range(4000))})
     files = write_table(table, state_of(table, tmp_path, partition_spec=PartitionSpec(id=1, fields=(key("k"),))))
     assert by_partition(files) == {(str(k),): 1000 for k in range(4)}
-
-
-def test_columns_are_found_by_name(tmp_path: Path) -> None:
-    table = pa.table({"a": pa.array([1], pa.int64()), "b": ["x"]})
-    schema = state_of(table, tmp_path).schema
-    (file,) = write_table(pa.table({"B": ["x"], "A": pa.array([1], pa.int8())}), state_of(table, tmp_path))
-    assert pq.ParquetFile(f"{tmp_path}/{file.path}").read().to_pylist() == [{"a": 1, "b": "x"}]
-    strict = Schema(columns=(replace(schema.columns[0], nullable=False), schema.columns[1]))
-    with pytest.raises(SchemaError, match=r"main\.t.*'a' is NOT NULL"):
-        write_table(pa.table({"a": pa.array([None], pa.int64()), "b": ["x"]}), state_of(table, tmp_path / "n", schema=strict))
 
 
 def test_a_broken_promise_names_the_row_and_leaves_nothing(tmp_path: Path) -> None:

@@ -75,16 +75,6 @@ def test_a_new_catalog_equals_one_of_duckdb(lake_address: LakeAddress, request: 
     assert info.created_by.startswith("ducklake-core")
 
 
-def test_duckdb_works_on_a_catalog_of_the_library(lake_address: LakeAddress) -> None:
-    create_catalog(database_of(lake_address), lake_address.data_path.rstrip("/"))
-    with attached(lake_address) as duck:
-        duck.run("CREATE TABLE t (a INT, b VARCHAR)", "INSERT INTO t SELECT range, 'x' FROM range(100)", "ALTER TABLE t ADD COLUMN c DATE")
-        duck.run("INSERT INTO t VALUES (1, 'y', DATE '2024-01-01')", "CREATE SCHEMA s", "CREATE VIEW s.v AS SELECT a FROM t")
-        assert duck.value("SELECT count(*) FROM s.v") == 101
-    with attached(lake_address) as duck:
-        assert duck.rows("SELECT b, count(c) FROM t GROUP BY b ORDER BY b") == [("x", 0), ("y", 1)]
-
-
 def test_a_second_creation_raises_and_changes_nothing(lake_address: LakeAddress) -> None:
     database = database_of(lake_address)
     create_catalog(database, lake_address.data_path)
@@ -200,21 +190,3 @@ def test_a_failed_creation_leaves_no_file(sqlite_address: LakeAddress, monkeypat
     with pytest.raises(RuntimeError):
         create_catalog(database, "files")
     assert not list(Path(str(database.address.url.database)).parent.iterdir())
-
-
-def test_relative_data_paths_are_stored_as_given(lake_address: LakeAddress) -> None:
-    database = database_of(lake_address)
-    assert create_catalog(database, "some/files", relative_data_path=True).data_path == "some/files/"
-    assert open_catalog(database).data_path == "some/files/"
-
-
-def test_metadata_schema(postgres: Any, tmp_path: Path) -> None:
-    address = postgres.lake(tmp_path)
-    database = Database(parse_catalog_url(address.url, metadata_schema='we"ird, näme'))
-    create_catalog(database, address.data_path)
-    assert open_catalog(database).version == "1.0"
-    with pytest.raises(NotALakeError):
-        open_catalog(database_of(address))
-    with attached(address, "METADATA_SCHEMA 'we\"ird, näme'") as duck:
-        duck.run("CREATE TABLE t (a INT)", "INSERT INTO t VALUES (1)")
-        assert duck.value("SELECT a FROM t") == 1

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import UTC, date, datetime, time
-from decimal import Decimal
+from datetime import time
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +17,6 @@ from ducklake_core.catalog.inlined.rows import inlined_rows
 from ducklake_core.errors import CatalogError, UnsupportedFeatureError
 from ducklake_core.format.types.schema import to_arrow_schema
 from tests.support.oracle import LakeAddress, attached
-from tests.support.parameters import SQLITE_THEN_SLOW
 from tests.unit.catalog.catalog_access import database_of, reading
 
 
@@ -38,131 +36,6 @@ def values(found: pa.Table | None, column: str) -> list[object]:
     return found.column(column).to_pylist()
 
 
-LEAVES = {
-    "boolean": ("BOOLEAN", ["true", "false"]),
-    "int8": ("TINYINT", ["-128", "127"]),
-    "int16": ("SMALLINT", ["-32768", "32767"]),
-    "int32": ("INT", ["-2147483648", "2147483647"]),
-    "int64": ("BIGINT", ["-9223372036854775808", "9223372036854775807"]),
-    "uint8": ("UTINYINT", ["0", "255"]),
-    "uint16": ("USMALLINT", ["65535"]),
-    "uint32": ("UINTEGER", ["4294967295"]),
-    "uint64": ("UBIGINT", ["18446744073709551615"]),
-    "float32": ("FLOAT", ["0.1", "3.4028235e38", "'-inf'"]),
-    "float64": ("DOUBLE", ["0.1", "1e300", "'inf'", "-0.0", "1.2345678901234568e17"]),
-    "decimal": ("DECIMAL(38, 10)", ["1.5", "-9999999999999999999999999999.9999999999"]),
-    "small_decimal": ("DECIMAL(4, 2)", ["-1.50"]),
-    "date": ("DATE", ["'2024-01-15'", "'0001-01-01'"]),
-    "time": ("TIME", ["'10:00:00.5'", "'23:59:59.999999'"]),
-    "timestamp": ("TIMESTAMP", ["'2024-01-15 10:00:00.123456'", "'1600-01-01'"]),
-    "timestamp_s": ("TIMESTAMP_S", ["'2024-01-15 10:00:00'"]),
-    "timestamp_ms": ("TIMESTAMP_MS", ["'2024-01-15 10:00:00.123'"]),
-    "timestamptz": ("TIMESTAMPTZ", ["'2024-01-15 10:00:00.5+09'"]),
-    "varchar": ("VARCHAR", ["''", "'it''s \\ ünï \"q\"'", "'NULL'", "'a' || chr(10) || 'b'"]),
-    "json": ("JSON", ['\'{"a": [1, "x"]}\'']),
-    "blob": ("BLOB", ["'\\x00\\xFFab'::BLOB", "''::BLOB"]),
-    "uuid": ("UUID", ["'550e8400-e29b-41d4-a716-446655440000'"]),
-}
-
-
-@pytest.fixture
-def leaves(lake_address: LakeAddress) -> LakeAddress:
-    """One inlined table with a column of each leaf type, values first, then NULL."""
-    columns = ", ".join(f"c_{name} {sql}" for name, (sql, _) in LEAVES.items())
-    length = max(len(literals) for _, literals in LEAVES.values())
-    rows = [[literals[i] if i < len(literals) else "NULL" for _, literals in LEAVES.values()] for i in range(length)]
-    with attached(lake_address) as duck:
-        duck.run(f"CREATE TABLE t ({columns})", f"INSERT INTO t VALUES {', '.join('(' + ', '.join(row) + ')' for row in rows)}")
-        assert duck.rows("FROM ducklake_list_files('lake', 't')") == []
-    return lake_address
-
-
-def test_every_leaf_type_has_the_values_of_duckdb(leaves: LakeAddress) -> None:
-    found = read(leaves)
-    assert found is not None
-    with attached(leaves) as duck:
-        for name in LEAVES:
-            by_duckdb = duck.arrow(f"SELECT c_{name} AS c FROM t ORDER BY rowid").column("c").to_pylist()
-            by_library = values(found, f"c_{name}")
-            assert [str(value) for value in by_library] == [str(value) for value in by_duckdb], name
-    assert values(found, "rowid") == list(range(found.num_rows))
-    assert set(values(found, "snapshot_id")) == {2}
-
-
-def test_values_that_arrow_results_of_duckdb_cannot_show(lake_address: LakeAddress) -> None:
-    """Huge integers become DOUBLE in its Arrow results, timestamps in nanoseconds lose digits, intervals change form."""
-    with attached(lake_address) as duck:
-        duck.run("CREATE TABLE t (h HUGEINT, u UHUGEINT, n TIMESTAMP_NS, i INTERVAL, z TIMETZ, f DOUBLE, midnight TIME, forever DATE)")
-        duck.run(
-            "INSERT INTO t VALUES (-170141183460469231731687303715884105728, 340282366920938463463374607431768211455, "
-            "'2024-01-15 10:00:00.123456789', INTERVAL '14 months -2 days -00:00:03.5', '10:00:00+01', 'nan', '24:00:00', 'infinity')"
-        )
-    found = read(lake_address)
-    assert values(found, "h") == [Decimal(-(2**127))]
-    assert values(found, "u") == [Decimal(2**128 - 1)]
-    assert found is not None
-    assert found.column("n").cast(pa.int64()).to_pylist() == [1705312800123456789]
-    assert values(found, "i") == [pa.MonthDayNano([14, -2, -3_500_000_000])]
-    assert values(found, "z") == [time(9)]
-    assert repr(values(found, "f")) == "[nan]"
-    assert found.column("midnight").cast(pa.int64()).to_pylist() == [86_400_000_000]
-    assert found.column("forever").cast(pa.int32()).to_pylist() == [2**31 - 1]
-
-
-NESTED: dict[str, tuple[str, str, object]] = {
-    "strings": (
-        "VARCHAR[]",
-        "['a', 'x,y', NULL, '', 'it''s', 'b\\s', ' sp ', 'null', 'q\"q', 'a' || chr(10) || 'b', '(p)', 'a:b', '{z}', '\\']",
-        ["a", "x,y", None, "", "it's", "b\\s", " sp ", "null", 'q"q', "a\nb", "(p)", "a:b", "{z}", "\\"],
-    ),
-    "lists": ("INT[][]", "[[1, 2], [], NULL, [NULL]]", [[1, 2], [], None, [None]]),
-    "empty": ("INT[]", "[]", []),
-    "blobs": ("BLOB[]", "['\\x00ab,'::BLOB, NULL]", [b"\x00ab,", None]),
-    "times": ("TIMESTAMPTZ[]", "[TIMESTAMPTZ '2024-01-01 10:00:00+01', NULL]", [datetime(2024, 1, 1, 9, tzinfo=UTC), None]),
-    "intervals": ("INTERVAL[]", "[INTERVAL '1 month 2 days 03:00:00', INTERVAL 3 DAY]",
-                  [pa.MonthDayNano([1, 2, 10_800_000_000_000]), pa.MonthDayNano([0, 3, 0])]),
-    "structs": ("STRUCT(s VARCHAR, d DATE)[]", "[{'s': 'it''s', 'd': DATE '2024-01-01'}, NULL, {'s': NULL, 'd': NULL}]",
-                [{"s": "it's", "d": date(2024, 1, 1)}, None, {"s": None, "d": None}]),
-    "map": ("MAP(VARCHAR, VARCHAR)", "MAP {'k': '1', 'c=d': 'e,f', '': NULL}", [("k", "1"), ("c=d", "e,f"), ("", None)]),
-    "empty_map": ("MAP(INT, INT)", "MAP {}", []),
-    "deep_map": ("MAP(INT, STRUCT(a INT, b VARCHAR[]))", "MAP {1: {'a': 1, 'b': ['x', 'y z']}}", [(1, {"a": 1, "b": ["x", "y z"]})]),
-    "dates": ("MAP(DATE, DOUBLE)", "MAP {DATE '2024-01-01': 1.5}", [(date(2024, 1, 1), 1.5)]),
-    "struct": (
-        "STRUCT(x INT, y VARCHAR, l VARCHAR[], m MAP(VARCHAR, INT), n STRUCT(q VARCHAR, d DOUBLE))",
-        "{'x': 1, 'y': 'it''s', 'l': ['a', 'it''s', NULL, ''], 'm': MAP {'k': 1}, 'n': {'q': 'back\\slash\\\\two', 'd': 1.5}}",
-        {"x": 1, "y": "it's", "l": ["a", "it's", None, ""], "m": [("k", 1)], "n": {"q": "back\\slash\\\\two", "d": 1.5}},
-    ),
-    "literals": (
-        "STRUCT(d DATE, ts TIMESTAMP, tz TIMESTAMPTZ, u UUID, b BLOB, h HUGEINT, n DECIMAL(10, 2), bo BOOLEAN, i INTERVAL, t TIME)",
-        ("{'d': DATE '2024-01-01', 'ts': TIMESTAMP '2024-01-01 10:00:00.5', 'tz': TIMESTAMPTZ '2024-01-01 10:00:00+00', "
-        "'u': '550e8400-e29b-41d4-a716-446655440000', 'b': '\\x00ab'::BLOB, 'h': 170141183460469231731687303715884105727, 'n': 1.50, "
-        "'bo': true, 'i': INTERVAL '14 months 3 days 00:00:02', 't': TIME '10:00:00'}"),
-        {"d": date(2024, 1, 1), "ts": datetime(2024, 1, 1, 10, 0, 0, 500000), "tz": datetime(2024, 1, 1, 10, tzinfo=UTC),  # noqa: DTZ001
-         "u": "550e8400-e29b-41d4-a716-446655440000", "b": b"\x00ab", "h": Decimal(2**127 - 1), "n": Decimal("1.50"), "bo": True,
-         "i": pa.MonthDayNano([14, 3, 2_000_000_000]), "t": time(10)},
-    ),
-    "names": (
-        "STRUCT(\"a b\" INT, \"q'q\" VARCHAR, j JSON, v VARCHAR, \"w:x,y\" VARCHAR)",
-        "{'a b': NULL, 'q''q': 'NULL', 'j': '{\"k\": [1, \"x\"]}', 'v': '', 'w:x,y': 'ends with \\'}",
-        {"a b": None, "q'q": "NULL", "j": '{"k": [1, "x"]}', "v": "", "w:x,y": "ends with \\"},
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("lake_address", SQLITE_THEN_SLOW, indirect=True)
-def test_nested_values_are_what_was_inserted(lake_address: LakeAddress) -> None:
-    """DuckDB itself loses quotes and backslashes in structs, and cannot read dates in them."""
-    with attached(lake_address) as duck:
-        for name, (sql, text, _) in NESTED.items():
-            duck.run(f"CREATE TABLE {name} (c {sql})", f"INSERT INTO {name} VALUES ({text}), (NULL)")
-    for name, (_, _, wanted) in NESTED.items():
-        found = values(read(lake_address, name), "c")
-        if name == "literals":
-            assert isinstance(found[0], dict)
-            found[0]["u"] = str(found[0]["u"])
-        assert found == [wanted, None], name
-
-
 def test_versions_that_were_expired(lake_address: LakeAddress) -> None:
     """The columns of an inlined table are known even after its first snapshot was expired."""
     with attached(lake_address) as duck:
@@ -176,16 +49,6 @@ def test_the_physical_table_of_each_row(lake_address: LakeAddress) -> None:
         duck.run("CREATE TABLE t (a INT)", "INSERT INTO t VALUES (1), (2)", "ALTER TABLE t ADD COLUMN b INT", "INSERT INTO t VALUES (3, 3)")
     found = read(lake_address, with_table=True)
     assert values(found, "inlined_table") == ["ducklake_inlined_data_1_1"] * 2 + ["ducklake_inlined_data_1_2"]
-
-
-def test_hostile_column_names(lake_address: LakeAddress) -> None:
-    names = ['we"ird, näme', "select", "a%b", "x:y", "(z)", "Row_Id2", "MixedCase", "Order", "Ünï", "snapshot_id"]
-    columns = ", ".join('"' + name.replace('"', '""') + '" INT' for name in names)
-    with attached(lake_address) as duck:
-        duck.run(f"CREATE TABLE t ({columns})", f"INSERT INTO t VALUES ({', '.join(str(n) for n in range(len(names)))})")
-    found = read(lake_address)
-    assert found is not None
-    assert [column.to_pylist() for column in found.columns[: len(names)]] == [[n] for n in range(len(names))]
 
 
 def test_an_unreadable_value_is_named(lake_address: LakeAddress) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sqlalchemy import String, event, insert, literal_column, update
+from sqlalchemy import String, event, literal_column, update
 from sqlalchemy.dialects import postgresql
 
 from ducklake_core.catalog.database.abilities import abilities_of
@@ -188,35 +188,6 @@ def test_postgresql_tests_each_bound_once_where_both_can_be_read() -> None:
     assert "pg_input_is_valid(" not in compared
     assert compared.count("CAST") == 2 * 4 + 2
     assert otherwise.count("pg_input_is_valid(") == 2 * 4 + 2
-
-
-def test_two_live_delete_files_do_not_double_a_file(lake_address: LakeAddress) -> None:
-    with attached(lake_address, TO_FILES) as duck:
-        duck.run("CREATE TABLE t (a INT)", "INSERT INTO t SELECT range FROM range(10)", "DELETE FROM t WHERE a = 3")
-    database = database_of(lake_address)
-    deletes = database.tables["delete_file"]
-    with database.write() as connection:
-        row = dict(connection.execute(deletes.select()).mappings().one())
-        connection.execute(insert(deletes), row | {"delete_file_id": 99, "path": "second-delete.parquet"})
-    database.close()
-    with reading(lake_address) as reader:
-        ((file, _),) = data_files(reader, reader.table("main", "t", 3))
-    assert [delete.id for delete in file.delete_files] == [row["delete_file_id"], 99]
-    assert file.delete_files[1].path == f"{lake_address.data_path}main/t/second-delete.parquet"
-
-
-def test_inlined_deletes_follow_time(lake_address: LakeAddress) -> None:
-    with attached(lake_address) as duck:
-        duck.run(
-            "CREATE TABLE t (a INT)",
-            "INSERT INTO t SELECT range FROM range(100)",
-            "DELETE FROM t WHERE a = 50",
-            "DELETE FROM t WHERE a IN (7, 8)",
-        )
-        duck.run("INSERT INTO t SELECT range FROM range(100, 200)", "DELETE FROM t WHERE a = 150")
-    with reading(lake_address) as reader:
-        hidden = [[file.inlined_deletes for file, _ in data_files(reader, reader.table("main", "t", s.id))] for s in reader.snapshots()[1:]]
-    assert hidden == [[], [()], [(50,)], [(7, 8, 50)], [(7, 8, 50), ()], [(7, 8, 50), (50,)]]
 
 
 def test_statements_do_not_grow_with_files(lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:

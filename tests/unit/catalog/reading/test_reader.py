@@ -10,8 +10,6 @@ import pytest
 from sqlalchemy import event, text
 
 from ducklake_core.errors import NotFoundError, UsageError
-from ducklake_core.format.files.partitioning import PartitionField, PartitionSpec
-from ducklake_core.format.state import InlinedCounts
 from ducklake_core.format.types.data_types import DATE, FLOAT64, INT32, INT64, VARCHAR, DecimalType, Field, ListType, MapType, StructType
 from ducklake_core.format.types.schema import Schema
 from tests.support.oracle import LakeAddress, attached
@@ -127,96 +125,6 @@ def test_schema_evolution_at_every_snapshot(lake_address: LakeAddress) -> None:
             ("b", 3, 4),
             ("b", 4, None),
         ]
-
-
-def test_paths_are_full_at_every_level(lake_address: LakeAddress) -> None:
-    with attached(lake_address) as duck:
-        duck.run('CREATE SCHEMA "we""ird, näme"', 'CREATE TABLE "we""ird, näme"."ta\'ble" (a INT)', "CREATE TABLE plain (a INT)")
-    with reading(lake_address) as reader:
-        odd = reader.table('"we""ird, näme"', "TA'BLE", 3)
-        (schema,) = (s for s in reader.schemas(3) if s.name != "main")
-        assert odd.path == f"{lake_address.data_path}{schema.uuid}/{odd.uuid}/"
-        assert schema.path == f"{lake_address.data_path}{schema.uuid}/"
-        assert reader.schema('"WE""IRD, näme"', snapshot_id=3) == schema
-        assert reader.table("main", "plain", 3).path == f"{lake_address.data_path}main/plain/"
-        with pytest.raises(NotFoundError):
-            reader.schema('"we""ird, näme"', snapshot_id=0)
-        with pytest.raises(NotFoundError):
-            reader.table("main", "PLAIN ", 3)
-
-
-def test_names_fold_ascii_letters_only(lake_address: LakeAddress) -> None:
-    with attached(lake_address) as duck:
-        duck.run('CREATE TABLE "Ärger" (big INT)', 'CREATE TABLE "ärger" (small INT)')
-    with reading(lake_address) as reader:
-        assert reader.table("main", "ÄRGER", 2).schema.names == ("big",)
-        assert reader.table("main", "äRGER", 2).schema.names == ("small",)
-
-
-def test_partition_specs_sort_keys_and_options(lake_address: LakeAddress) -> None:
-    with attached(lake_address) as duck:
-        duck.run("CREATE TABLE t (a INT, ts TIMESTAMP, s VARCHAR)", "ALTER TABLE t SET PARTITIONED BY (s, year(ts), bucket(4, a))")
-        duck.run(
-            "ALTER TABLE t SET PARTITIONED BY (month(ts))", "ALTER TABLE t RESET PARTITIONED BY", "ALTER TABLE t SET SORTED BY (a DESC, ts)"
-        )
-        duck.run("CALL lake.set_option('target_file_size', '1MB')", "CALL lake.set_option('parquet_compression', 'zstd', schema => 'main')")
-        duck.run("CALL lake.set_option('target_file_size', '2MB', schema => 'main', table_name => 't')", "CREATE TABLE other (a INT)")
-    key = PartitionField
-    first = PartitionSpec(
-        id=2,
-        fields=(
-            key(column_id=3, column="s", transform="identity"),
-            key(column_id=2, column="ts", transform="year"),
-            key(column_id=1, column="a", transform="bucket", buckets=4),
-        ),
-    )
-    second = PartitionSpec(id=3, fields=(key(column_id=2, column="ts", transform="month"),))
-    with reading(lake_address) as reader:
-        assert reader.table("main", "t", 1).partition_spec is None
-        assert reader.table("main", "t", 2).partition_spec == first
-        assert reader.table("main", "t", 3).partition_spec == second
-        last = reader.table("main", "t", 5)
-        assert last.partition_spec is None
-        assert last.partition_specs == {2: first, 3: second}
-        assert [(k.expression, k.direction, k.null_order) for k in last.sort_keys] == [
-            ("a", "DESC", "NULLS_LAST"),
-            ("ts", "ASC", "NULLS_LAST"),
-        ]
-        assert last.options == {"target_file_size": "2000000", "parquet_compression": "zstd"}
-        assert reader.table("main", "other", 6).options == {"target_file_size": "1000000", "parquet_compression": "zstd"}
-        assert reader.options() == {"target_file_size": "1000000"}
-
-
-def test_listing_and_statistics(lake_address: LakeAddress) -> None:
-    with attached(lake_address) as duck:
-        duck.run(
-            "CREATE TABLE files (a INT)", "INSERT INTO files SELECT range FROM range(100)", "INSERT INTO files SELECT range FROM range(50)"
-        )
-        duck.run("DELETE FROM files WHERE a >= 60", "DELETE FROM files WHERE a = 3", "CREATE SCHEMA s", "CREATE TABLE s.inlined (a INT)")
-        duck.run("INSERT INTO s.inlined VALUES (1), (2), (3)", "DELETE FROM s.inlined WHERE a = 2", "CREATE TABLE s.empty (a INT)")
-        count = duck.value("SELECT count(*) FROM files")
-        sizes = duck.rows(
-            "SELECT file_count, file_size_bytes, delete_file_count, delete_file_size_bytes "
-            "FROM ducklake_table_info('lake') WHERE table_name = 'files'"
-        )
-    with reading(lake_address) as reader:
-        last = reader.latest_snapshot().id
-        listing = reader.tables(last)
-        assert [item.qualified_name for item in listing] == ["main.files", "s.empty", "s.inlined"]
-        files, empty, inlined = listing
-        assert [(files.file_count, files.file_size_bytes, files.delete_file_count, files.delete_file_size_bytes)] == sizes
-        assert (files.record_count, files.delete_count, files.is_exact) == (150, 40, True)
-        assert (empty.record_count, empty.file_count) == (0, 0)
-        counts = reader.inlined_counts(listing, last)
-        assert counts == {files.id: InlinedCounts(deleted_count=2), inlined.id: InlinedCounts(row_count=2)}
-        assert files.record_count - files.delete_count - counts[files.id].deleted_count == count
-        assert [item.record_count for item in reader.tables(2)] == [100]
-        assert reader.tables(0) == []
-        (column,) = reader.column_statistics(files.id).values()
-        assert (column.column_id, column.min_value, column.max_value, column.contains_null) == (1, "0", "99", False)
-        assert reader.table("main", "files", last).has_inlined_deletes
-        assert not reader.table("s", "inlined", last).has_inlined_deletes
-        assert [t.schema_version for t in reader.table("s", "inlined", last).inlined_tables] == [3]
 
 
 def test_a_table_takes_six_round_trips(postgres: Any, tmp_path: Path) -> None:

@@ -117,12 +117,6 @@ def test_rows_of_all_tasks_arrive_once(spark: SparkSession, tmp_path: Path) -> N
     assert {(s.column_id, s.null_count) for file in files for s in file.statistics} == {(1, 0), (2, 0)}
 
 
-def test_no_rows_make_no_files(spark: SparkSession, tmp_path: Path) -> None:
-    df = spark.range(10).filter("id < 0")
-    assert write_frame(df, state_of(df, tmp_path)) == ()
-    assert files_in(tmp_path) == []
-
-
 def test_rows_without_columns_raise(spark: SparkSession, tmp_path: Path) -> None:
     state = state_of(spark.range(1), tmp_path)
     with pytest.raises(SchemaError, match=r"main\.t.*rows but no columns"):
@@ -159,13 +153,6 @@ def test_buckets_are_brought_together(spark: SparkSession, tmp_path: Path) -> No
     assert sum(file.record_count for file in files) == 1000
     buckets = {row["a"]: file.partition_values[0] for file in files for row in rows_of((file,), tmp_path)}
     assert [buckets[n] for n in (1, 2, 3)] == ["0", "0", "3"]
-
-
-def test_columns_in_another_order_and_case(spark: SparkSession, tmp_path: Path) -> None:
-    df = spark.sql("SELECT 'x' AS B, 1Y AS A, 2 AS k")
-    table = with_ids(from_spark_schema(spark.sql("SELECT 1L AS a, 'x' AS b, 1 AS K").schema))
-    (file,) = write_frame(df, state_of(df, tmp_path, schema=table, partition_spec=spec(("K", 3, "identity", None))))
-    assert rows_of((file,), tmp_path) == [{"a": 1, "b": "x", "K": 2}]
 
 
 def test_errors_of_executors_arrive_as_what_they_are(spark: SparkSession, tmp_path: Path) -> None:

@@ -176,15 +176,3 @@ def test_types_that_engines_lack_are_substituted() -> None:
     frame = Schema(columns=tuple(Field(name=c.name, type=t) for c, t in zip(table, carried, strict=True)))
     for mode in ("strict", "additive"):
         assert reconcile(table, frame, mode, 9).schema is table
-
-
-def test_not_null_columns_must_be_there() -> None:
-    table = with_ids(Schema(columns=(Field(name="a", type=INT32, nullable=False), Field(name="b", type=INT32))))
-    with pytest.raises(SchemaError, match=r"'a' .* is NOT NULL"):
-        reconcile(table, Schema(columns=(Field(name="b", type=INT32),)), "additive", 3)
-
-
-def test_a_frame_may_not_have_a_name_twice() -> None:
-    frame = Schema(columns=(Field(name="a", type=INT32), Field(name="A", type=INT32)))
-    with pytest.raises(SchemaError, match="twice"):
-        reconcile(TABLE, frame, "additive", 20)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 
@@ -92,38 +90,6 @@ def test_bounds_of_files_are_those_of_duckdb(lake_address: LakeAddress, tmp_path
             assert extremes == (min(values, key=order_key), max(values, key=order_key))
     assert by_library == expected
     assert {name for name, bounds in by_library.items() if bounds == (None, None)} == {str(data_type) for data_type in NO_FILE_BOUNDS}
-
-
-def test_bounds_of_inlined_rows_are_cast_strings(lake_address: LakeAddress) -> None:
-    with attached(lake_address, "DATA_INLINING_ROW_LIMIT 100") as duck:
-        _create(duck)
-        duck.run(f"INSERT INTO t VALUES {_rows_sql(SAMPLES.__getitem__)}")
-        found = duck.rows("SELECT column_id, min_value, max_value FROM __ducklake_metadata_lake.ducklake_table_column_stats")
-    assert len(found) == len(TYPE_LIST)
-    for column_id, *bounds in found:
-        data_type = TYPE_LIST[int(str(column_id)) - 1]
-        strings = {to_cast_text(from_cast_text(text, data_type), data_type) for text in SAMPLES[data_type]}
-        assert set(bounds) <= strings, data_type
-
-
-def test_duckdb_reads_physical_forms_exactly(sqlite_address: LakeAddress) -> None:
-    columns = ", ".join(f"CAST(c{i} AS VARCHAR), typeof(c{i})" for i in range(1, len(TYPE_LIST) + 1))
-    names = ", ".join(f"c{i}" for i in range(1, len(TYPE_LIST) + 1))
-    with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
-        expected = duck.rows(f"SELECT {columns} FROM (VALUES {_rows_sql(SAMPLES.__getitem__)}) v({names})")
-        _create(duck)
-        duck.run(f"INSERT INTO t (c1) SELECT NULL FROM range({ROWS})")
-        (file,) = Path(sqlite_address.data_path).glob("main/t/*.parquet")
-    _write(file, SAMPLES.__getitem__)
-    footer = int.from_bytes(file.read_bytes()[-8:-4], "little")
-    with closing(sqlite3.connect(Path(sqlite_address.data_path).parent / "catalog.sqlite")) as catalog:
-        catalog.execute("DELETE FROM ducklake_table_column_stats")
-        catalog.execute("DELETE FROM ducklake_file_column_stats")
-        catalog.execute("UPDATE ducklake_data_file SET footer_size = ?, file_size_bytes = ?", (footer, file.stat().st_size))
-        catalog.commit()
-    with attached(sqlite_address) as duck:
-        found = duck.rows(f"SELECT {columns} FROM t")
-    assert found == expected
 
 
 @TYPES
