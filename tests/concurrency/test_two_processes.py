@@ -43,17 +43,6 @@ with attached(address, "DATA_INLINING_ROW_LIMIT 3") as duck:
 """
 
 
-KILLED = """
-import os, sys
-import pyarrow as pa
-from ducklake_core import DuckLake
-lake = DuckLake.connect(sys.argv[1])
-with lake.transaction() as tx:
-    tx.append("t", pa.table({"k": [1], "owner": pa.array([1], pa.int32())}))
-    os._exit(9)
-"""
-
-
 def _start(script: str, *arguments: object) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", script, *map(str, arguments)]
     return subprocess.Popen(command, text=True, stderr=subprocess.PIPE, cwd=Path(__file__).parents[2])
@@ -107,18 +96,4 @@ def test_three_library_writers_on_sqlite(tmp_path: Path) -> None:
         assert duck.rows("SELECT count(*), count(DISTINCT k), max(rowid) FROM t") == [(expected, expected, expected - 1)]
         assert duck.value("SELECT count(*) FROM slices") == 3
     _check_history(lake)
-    lake.close()
-
-
-def test_a_killed_writer_leaves_only_orphans(sqlite_address: LakeAddress) -> None:
-    lake = _prepare(sqlite_address)
-    before = lake.snapshot()
-    process = _start(KILLED, sqlite_address.url)
-    process.communicate(timeout=250)
-    assert process.returncode == 9
-    assert lake.snapshot() == before
-    assert len(list(Path(sqlite_address.data_path).rglob("*.parquet"))) == 1
-    lake.table("t").append(pa.table({"k": [2], "owner": pa.array([1], pa.int32())}))
-    with attached(sqlite_address) as duck:
-        assert duck.rows("SELECT k, rowid FROM t") == [(2, 0)]
     lake.close()

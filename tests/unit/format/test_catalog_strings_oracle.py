@@ -2,90 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from urllib.parse import unquote
 
 from ducklake_core.format.changes import Changes, QualifiedName, encode_changes, parse_changes
 from ducklake_core.format.files.partitioning import PartitionField, PartitionSpec
-from ducklake_core.format.files.paths import directory_name, join, partition_directory
+from ducklake_core.format.files.paths import directory_name, partition_directory
 from ducklake_core.format.options import Options, normalize_option
-from ducklake_core.format.types.data_types import INT32, VARCHAR, Field, ListType, MapType, StructType
-from ducklake_core.format.types.schema import ColumnRow, Schema, build_schema, flatten, with_ids
-from tests.support.oracle import LakeAddress, Oracle, attached
-from tests.unit.format.samples import SQL_TYPES
+from tests.support.oracle import LakeAddress, attached
 
 META = "__ducklake_metadata_lake"
-_COLUMNS = (
-    "column_id, parent_column, column_order, column_name, column_type, nulls_allowed, initial_default, default_value, "
-    "default_value_type, default_value_dialect, begin_snapshot"
-)
-
-
-def _column_rows(duck: Oracle, table: str) -> list[ColumnRow]:
-    query = (
-        f"SELECT {_COLUMNS} FROM {META}.ducklake_column c JOIN {META}.ducklake_table t USING (table_id) "
-        "WHERE t.table_name = ? AND c.end_snapshot IS NULL ORDER BY column_id"
-    ).replace("begin_snapshot", "c.begin_snapshot")
-    names = [name.strip() for name in _COLUMNS.split(",")]
-    rows = []
-    for row in duck.rows(query, [table]):
-        values = dict(zip(names, row, strict=True))
-        values["nulls_allowed"] = bool(values["nulls_allowed"])
-        rows.append(ColumnRow(**values))  # type: ignore[arg-type]
-    return rows
-
-
-def _column(name: str, data_type: object, **rest: object) -> Field:
-    return Field(name=name, type=data_type, **rest)  # type: ignore[arg-type]
-
-
-def test_column_rows_of_every_leaf_type(lake_address: LakeAddress) -> None:
-    schema = with_ids(Schema(columns=tuple(_column(f"c{i}", data_type) for i, data_type in enumerate(SQL_TYPES))))
-    with attached(lake_address) as duck:
-        duck.run(f"CREATE TABLE t ({', '.join(f'c{i} {sql}' for i, sql in enumerate(SQL_TYPES.values()))})")
-        rows = _column_rows(duck, "t")
-    assert {row.begin_snapshot for row in rows} == {1}
-    assert [row.column_type for row in flatten(schema)] == [row.column_type for row in rows]
-    built = build_schema(rows)
-    assert [field.type for field in built] == list(SQL_TYPES)
-    assert flatten(built) == tuple(rows)
-
-
-def test_column_rows_of_nested_types_defaults_and_hostile_names(lake_address: LakeAddress) -> None:
-    struct = StructType(
-        fields=(
-            _column("x", INT32),
-            _column("y", ListType(element=_column("element", VARCHAR))),
-            _column("z", MapType(key=_column("key", VARCHAR), value=_column("value", ListType(element=_column("element", INT32))))),
-        )
-    )
-    schema = with_ids(
-        Schema(
-            columns=(
-                _column("id", INT32, nullable=False),
-                _column('we"ird, näme', struct),
-                _column("d", VARCHAR, default="x'y", initial_default="x'y"),
-                _column("e", VARCHAR, default="upper('a')", default_is_expression=True),
-            )
-        )
-    )
-    with attached(lake_address) as duck:
-        duck.run(
-            'CREATE TABLE t (id INTEGER NOT NULL, "we""ird, näme" STRUCT(x INTEGER, y VARCHAR[], z MAP(VARCHAR, INTEGER[])), '
-            "d VARCHAR DEFAULT 'x''y', e VARCHAR DEFAULT upper('a'))"
-        )
-        rows = _column_rows(duck, "t")
-        duck.run(
-            "ALTER TABLE t ADD COLUMN f INTEGER DEFAULT 42", 'ALTER TABLE t DROP COLUMN "we""ird, näme"', "ALTER TABLE t RENAME d TO dd"
-        )
-        later = build_schema(_column_rows(duck, "t"))
-    built = build_schema(rows)
-    assert flatten(built) == tuple(rows)
-    assert [(node.id, node.name, node.default, node.nullable) for node in built.walk()] == [
-        (node.id, node.name, node.default, node.nullable) for node in schema.walk()
-    ]
-    assert later.names == ("id", "dd", "e", "f")
-    assert (later.column("f").id, later.column("f").initial_default, later.column("f").default) == (12, "42", "42")
 
 
 STATEMENTS = (
@@ -143,18 +68,6 @@ def test_directories_of_schemas_tables_and_partitions(lake_address: LakeAddress)
     expected = [partition_directory(spec, (value, "2013", "1999", str(buckets[0][0]))) for value in values]
     assert [str(path).rpartition("/")[0] + "/" for (path,) in files] == expected
     assert unquote(expected[1].split("/", maxsplit=1)[0]) == "A b=ä/%="
-
-
-def test_paths_join_to_files_that_are_there(lake_address: LakeAddress) -> None:
-    with attached(lake_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
-        duck.run('CREATE SCHEMA "näme"', 'CREATE TABLE "näme".t AS SELECT 1 AS i')
-        ((schema_path, table_path, file_path),) = duck.rows(
-            f"SELECT s.path, t.path, f.path FROM {META}.ducklake_data_file f JOIN {META}.ducklake_table t USING (table_id) "
-            f"JOIN {META}.ducklake_schema s USING (schema_id)"
-        )
-        data_path = str(duck.value(f"SELECT value FROM {META}.ducklake_metadata WHERE key = 'data_path'"))
-    table = join(join(data_path, str(schema_path)), str(table_path))
-    assert Path(join(table, str(file_path))).is_file()
 
 
 OPTION_VALUES = {

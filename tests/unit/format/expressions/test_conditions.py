@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -18,13 +18,16 @@ from ducklake_core import col
 from ducklake_core.conditions import AnyOf, Not, matching_rows
 from ducklake_core.errors import NotFoundError, UsageError
 from ducklake_core.format.expressions.conditions import Combinable, bind
-from ducklake_core.format.expressions.parser import to_sql
+from ducklake_core.format.expressions.parser import between, is_null, literal, literal_of, one_of, to_sql
+from ducklake_core.format.expressions.predicates import FALSE, Literal
+from ducklake_core.format.types.data_types import TIMESTAMP, TIMESTAMP_NS
 from tests.unit.format.expressions.samples import SCHEMA
 
 NAN = float("nan")
 SAME = [
     (col("i32") > 5, "i32 > 5"),
-    (col("i32") == 5, "i32 = 5"),
+    (col("i32") == np.int64(5), "i32 = 5"),
+    (col("i8") == 300, "i8 = 300"),
     (col("I32") != 5, "i32 <> 5"),
     (col("i32") <= 5, "i32 <= 5"),
     (col("i32") < col("i8"), "i32 < i8"),
@@ -51,11 +54,12 @@ SAME = [
     (col("day") >= date(2013, 2, 1), "day >= DATE '2013-02-01'"),
     (col("day") == np.datetime64("2013-02-01"), "day = DATE '2013-02-01'"),
     (col("day") == pa.scalar(date(2013, 2, 1)), "day = DATE '2013-02-01'"),
-    (col("ts") < datetime(2013, 2, 1), "ts < TIMESTAMP '2013-02-01'"),  # noqa: DTZ001
+    (col("ts") < datetime(2013, 2, 1, 1, 2, 3, 4), "ts < TIMESTAMP '2013-02-01 01:02:03.000004'"),  # noqa: DTZ001
     (col("ts") < np.datetime64("2013-02-01T00:00:00.5"), "ts < TIMESTAMP '2013-02-01 00:00:00.5'"),
     (col("tz") < datetime(2013, 2, 1, tzinfo=UTC), "tz < TIMESTAMPTZ '2013-02-01 00:00:00+00'"),
+    (col("tz") < datetime(1913, 2, 1, tzinfo=timezone(timedelta(hours=2))), "tz < TIMESTAMPTZ '1913-01-31 22:00:00+00'"),
     (col("dec") == Decimal("1.50"), "dec = 1.50"),
-    (col("clock") == time(10, 0), "clock = '10:00:00'"),
+    (col("clock") == time(10, 0, 0, 5), "clock = '10:00:00.000005'"),
     (col("id") == UUID(int=1), "id = '00000000-0000-0000-0000-000000000001'"),
     (col("text") == "it's", "text = 'it''s'"),
 ]
@@ -140,6 +144,8 @@ def test_other_mistakes_are_named() -> None:
         bind(col("i32") > b"x", SCHEMA)
     with pytest.raises(UsageError, match="does not hold strings"):
         bind(col("i32").starts_with("x"), SCHEMA)
+    with pytest.raises(UsageError, match="5 is not a condition"):
+        bind(5, SCHEMA)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="no exact form"):
         _ = col("ts") == np.datetime64("2013-02-01T00:00:00.000000001")
 
@@ -166,3 +172,21 @@ def test_rows_of_an_arrow_table_are_found() -> None:
     data = pa.table({"a": [1, None, 3], "flag": [True, False, None]})
     assert matching_rows(data, (col("a") > 1) | col("flag")).to_pylist() == [{"a": 1, "flag": True}, {"a": 3, "flag": None}]
     assert matching_rows(data, col("flag")).num_rows == 1
+
+
+def test_ranges_lists_and_nested_columns() -> None:
+    assert to_sql(between(SCHEMA, "day", date(2013, 1, 1), date(2013, 2, 1)), "duckdb") == (
+        "((\"day\" >= DATE '2013-01-01') AND (\"day\" < DATE '2013-02-01'))"
+    )
+    assert to_sql(one_of(SCHEMA, "i32", [1, 2]), "duckdb") == '("i32" IN (1, 2))'
+    assert one_of(SCHEMA, "i32", []) == FALSE
+    assert to_sql(is_null(SCHEMA, ("box", "t")), "duckdb") == '(("Box")."T" IS NULL)'
+
+
+def test_times_of_pandas_keep_their_nanoseconds() -> None:
+    moment = pd.Timestamp("1969-12-31 23:59:59.123456789")
+    assert literal(moment, TIMESTAMP_NS) == literal_of(moment) == Literal(value=-876_543_211, type=TIMESTAMP_NS)
+    assert literal(moment.floor("us"), TIMESTAMP_NS) == Literal(value=-876_544, type=TIMESTAMP)
+    for value in (moment.tz_localize("UTC"), pd.NaT):
+        with pytest.raises(UsageError, match="cannot be a constant"):
+            literal_of(value)
