@@ -31,6 +31,7 @@ from ducklake_dagster import (
 from ducklake_dagster.assets.tables import asset_tables
 from ducklake_dagster.checks.builders import Judge, read_lake
 from tests.support.oracle import LakeAddress, attached
+from tests.support.statements import noted_statements
 
 Run = Callable[..., dg.ExecuteInProcessResult]
 
@@ -224,27 +225,16 @@ def test_a_damaged_catalog_fails_the_check_of_its_table(run: Run, tables: DuckLa
 def test_the_number_of_statements_depends_on_neither_tables_nor_checks(
     run: Run, tables: DuckLakeResource, monkeypatch: pytest.MonkeyPatch, instance: dg.DagsterInstance
 ) -> None:
-    from sqlalchemy import Engine, event
-
     lake = tables.connect()
     few = [Freshness(max_age="1 day"), NullFraction(limits={"n": 0.0})]
     many = [*few, RowCount(minimum=1), InlinedRows(maximum=9), SmallFiles(), DeleteRatio(maximum=1), SnapshotBacklog(maximum=99)]
 
     def statements(names: list[str], checks: list[Any]) -> int:
-        count = 0
-
-        def count_one(*_: Any) -> None:
-            nonlocal count
-            count += 1
-
         found = asset_tables([dg.AssetSpec(name) for name in names], None)
-        event.listen(Engine, "before_cursor_execute", count_one)
-        try:
+        with noted_statements() as noted:
             judge = Judge(read_lake(lake, found, checks), instance)
             assert all(judge.verdict(table, check, None).passed for table in found for check in checks)
-        finally:
-            event.remove(Engine, "before_cursor_execute", count_one)
-        return count
+        return len(noted)
 
     at_first = statements(["filled", "inlined"], many)
     assert at_first <= statements(["filled"], few) + 3

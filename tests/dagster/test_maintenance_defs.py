@@ -21,6 +21,7 @@ from ducklake_dagster.io.read_points import lake_identity
 from ducklake_dagster.maintenance.snapshot_pins import KEEP, Pins, find_pins
 from tests.dagster.conftest import QUIET
 from tests.support.oracle import LakeAddress, attached
+from tests.support.statements import noted_statements
 
 NOW = {"older_than_days": 0.0, "min_age_hours": 0.0}
 ALL_NOW = dict.fromkeys(("expire_snapshots", "cleanup_old_files", "delete_orphaned_files"), NOW)
@@ -309,23 +310,12 @@ class TestSensor:
         assert request.tags["ducklake/table"] == "main.small"
 
     def test_the_number_of_statements_does_not_grow_with_tables(self, ticks: Any, lake: DuckLake) -> None:
-        from sqlalchemy import Engine, event
-
         tick = ticks(Triggers(small_files=50, delete_ratio=0.9, inlined_rows=50, snapshots=1000, scheduled_files=1000))
 
         def statements() -> int:
-            count = 0
-
-            def count_one(*_: Any) -> None:
-                nonlocal count
-                count += 1
-
-            event.listen(Engine, "before_cursor_execute", count_one)
-            try:
+            with noted_statements() as noted:
                 assert tick() == []
-            finally:
-                event.remove(Engine, "before_cursor_execute", count_one)
-            return count
+            return len(noted)
 
         few = statements()
         for number in range(15):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -15,13 +14,13 @@ import pytest
 from dagster._core.code_pointer import FileCodePointer
 from dagster._core.definitions.definitions_load_context import DefinitionsLoadContext
 from dagster._core.definitions.reconstruct import initialize_repository_def_from_pointer, reconstruct_repository_def_from_pointer
-from sqlalchemy import Engine, event
 
 from ducklake_core import DuckLake
 from ducklake_core.errors import NotALakeError, UnsupportedFeatureError, UsageError
 from ducklake_dagster import DuckLakeIOManager, DuckLakeResource, DuckLakeTranslator, LakeTable, build_commit_sensor, load_table_specs
 from ducklake_dagster.assets.translator import read_lake_tables
 from tests.support.oracle import LakeAddress, attached
+from tests.support.statements import noted_statements
 
 pytestmark = pytest.mark.filterwarnings("ignore::dagster_shared.utils.warnings.PreviewWarning")
 
@@ -275,25 +274,12 @@ def test_the_number_of_statements_does_not_depend_on_the_number_of_tables(tmp_pa
                 tx.create_view(f"v{index}", f"SELECT day, sum(n) AS n FROM t{index} GROUP BY day")
                 tx.create_view(f"w{index}", f"SELECT day FROM v{index} WHERE n > 1")
         lake = DuckLake.connect(url)
-        statements: list[str] = []
-        with listening(statements):
+        with noted_statements() as statements:
             specs = load_table_specs(lake, translator=DuckLakeTranslator(partitions=True))
         assert len(specs) == 3 * number
         assert sum(spec.partitions_def is not None for spec in specs) == number
         counts.append(len(statements))
     assert counts[0] == counts[1] < 40
-
-
-@contextmanager
-def listening(statements: list[str]) -> Iterator[None]:
-    def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
-        statements.append(statement)
-
-    event.listen(Engine, "before_cursor_execute", note)
-    try:
-        yield
-    finally:
-        event.remove(Engine, "before_cursor_execute", note)
 
 
 def test_partitions_start_at_the_earliest_live_value(lake_resource: DuckLakeResource) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
-from sqlalchemy import event
 
 from ducklake_core import DuckLake
 from ducklake_core.errors import CatalogCorruptError, CorruptFileError, SchemaError, UnsupportedFeatureError
@@ -16,6 +15,7 @@ from ducklake_core.planning.planner import plan_scan
 from tests.behaviour.foreign_files.added import add, change, check, check_everywhere, put
 from tests.support.oracle import LakeAddress, Oracle, attached
 from tests.support.scans import assert_same_rows, open_lake
+from tests.support.statements import noted_statements
 
 FILES = "DATA_INLINING_ROW_LIMIT 0"
 
@@ -162,10 +162,8 @@ def test_one_statement_for_all_mappings(sqlite_address: LakeAddress, tmp_path: P
             data = data.append_column("B" if number % 2 else "b", pa.array([number], pa.int32()))
             add(duck, "t", put(tmp_path / f"{number}.parquet", data))
     lake = open_lake(sqlite_address)
-    statements: list[str] = []
-    with lake.reader() as reader:
+    with noted_statements() as statements, lake.reader() as reader:
         state = reader.table("main", "t", reader.latest_snapshot().id)
-        event.listen(reader.connection, "before_cursor_execute", lambda *call: statements.append(call[2]))
         plan = plan_scan(reader, state)
     assert sum("name_mapping" in statement for statement in statements) == 1
     assert len(plan.mappings) == len({task.file.mapping_id for task in plan.tasks}) < 6

@@ -7,13 +7,14 @@ from datetime import date, timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, event, text
+from sqlalchemy import text
 
 from ducklake_core import ChangedTable, DuckLake
 from ducklake_core.catalog import changed
 from ducklake_core.errors import NotFoundError
 from tests.support.oracle import LakeAddress, Oracle, attached
 from tests.support.parameters import spread
+from tests.support.statements import noted_statements
 
 MAKE = ("CREATE TABLE t (day DATE, n INTEGER)", "ALTER TABLE t SET PARTITIONED BY (day)")
 FEW = "INSERT INTO t VALUES (DATE '2026-01-01', 1), (DATE '2026-01-02', 2), (DATE '2026-01-03', 3)"
@@ -254,17 +255,8 @@ def test_names_in_other_letters_and_columns_of_other_types(watched: Watch) -> No
 
 
 def _statements(action: Callable[[], object]) -> int:
-    found: list[str] = []
-    engine = Engine
-
-    def note(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
-        found.append(statement)
-
-    event.listen(engine, "before_cursor_execute", note)
-    try:
+    with noted_statements() as found:
         action()
-    finally:
-        event.remove(engine, "before_cursor_execute", note)
     return len(found)
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from sqlalchemy import event
 
 from ducklake_core import DuckLake
 from tests.support.oracle import LakeAddress, attached
+from tests.support.statements import noted_statements
 
 ROWS = pa.table({"id": pa.array(range(6), pa.int32()), "k": ["a", "a", "b", None, "b", "c"]})
 
@@ -81,16 +81,9 @@ def test_an_unpartitioned_table_is_one_partition_and_an_empty_one_none(small: Du
 @pytest.mark.parametrize("listing", ["snapshots", "tables", "options", "files", "partitions", "history"])
 def test_more_of_everything_takes_no_more_statements(small: DuckLake, listing: str) -> None:
     def statements() -> int:
-        seen: list[str] = []
-
-        def note(*arguments: object) -> None:
-            seen.append(str(arguments[2]))
-
-        engine = small.database._current_engine()
-        event.listen(engine, "before_cursor_execute", note)
         arguments = ("t",) if listing in ("files", "partitions", "history") else ()
-        found = getattr(small.inspect, listing)(*arguments)
-        event.remove(engine, "before_cursor_execute", note)
+        with noted_statements() as seen:
+            found = getattr(small.inspect, listing)(*arguments)
         assert found.num_rows
         return len(seen)
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
-from sqlalchemy import Engine, event
 
 from ducklake_core import DuckLake, split_path
 from ducklake_core.catalog.reading.definitions import MacroParameter
@@ -14,6 +13,7 @@ from ducklake_core.errors import CatalogCorruptError, NotFoundError, UsageError
 from ducklake_core.format.layout.sorting import SortKey
 from tests.support.oracle import LakeAddress, Oracle, attached
 from tests.support.parameters import on_all_catalogs
+from tests.support.statements import noted_statements
 
 HISTORY = (
     "CREATE SCHEMA s",
@@ -233,10 +233,6 @@ def test_differences_from_the_listings_of_duckdb(sqlite_address: LakeAddress) ->
 
 def test_listings_of_ten_tables_take_as_many_statements_as_of_two(small: DuckLake) -> None:
     """One statement counts the inlined rows of two hundred tables; for one table nothing of other tables is read."""
-    found: list[str] = []
-
-    def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
-        found.append(statement)
 
     def statements_of(call: Callable[[], object]) -> int:
         found.clear()
@@ -250,8 +246,7 @@ def test_listings_of_ten_tables_take_as_many_statements_as_of_two(small: DuckLak
             for call in (small.tables, lambda: small.table_info("t0"), table.snapshots, small.inspect.tables, table.info)
         ]
 
-    event.listen(Engine, "before_cursor_execute", note)
-    try:
+    with noted_statements() as found:
         for number in range(2):
             small.write(f"t{number}", pa.table({"a": [1]}))
         before = counts()
@@ -263,8 +258,6 @@ def test_listings_of_ten_tables_take_as_many_statements_as_of_two(small: DuckLak
         for call in (lambda: list(small), small.scoped_options):
             assert statements_of(call) <= before[0]
             assert not [statement for statement in found if "data_file" in statement], "names need no sizes"
-    finally:
-        event.remove(Engine, "before_cursor_execute", note)
     assert {info.table: info.row_count for info in small.tables()}["main.t9"] == 1
     assert sum(info.row_count for info in small.tables()) == 2 + 16 - 1 + 8
 
@@ -344,14 +337,6 @@ def test_a_last_change_is_found_behind_many_commits_with_similar_names(small: Du
     expected, table_id = small.snapshot(), table.info().table_id
     for number in range(13):
         small.create_table(f'"x:{table_id},{number}"', pa.schema({"a": pa.int64()}))
-    statements: list[str] = []
-
-    def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
-        statements.append(statement)
-
-    event.listen(Engine, "before_cursor_execute", note)
-    try:
+    with noted_statements() as statements:
         assert table.last_row_change() == expected
-    finally:
-        event.remove(Engine, "before_cursor_execute", note)
     assert sum("LIMIT" in statement and "LIKE" in statement for statement in statements) == 3, "one, ten, a hundred"

@@ -9,26 +9,20 @@ import pyarrow as pa
 import pytest
 from prometheus_client import parser as prometheus_parser
 from prometheus_client.openmetrics import parser as openmetrics_parser
-from sqlalchemy import create_engine, event, literal, select
+from sqlalchemy import create_engine, literal, select
 
 from ducklake_core import DuckLake
 from ducklake_core.catalog.reading.reader import all_of
 from ducklake_core.errors import UsageError
 from tests.behaviour.maintenance.lakes import FILES_ONLY, write_history
 from tests.support.oracle import LakeAddress, attached, sqlite_lake
+from tests.support.statements import noted_statements
 
 
 def statements(lake: DuckLake) -> int:
     """Return the number of statements that ``health`` sends."""
-    seen: list[str] = []
-    engine = lake.database._current_engine()
-
-    def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
-        seen.append(statement)
-
-    event.listen(engine, "before_cursor_execute", note)
-    lake.health()
-    event.remove(engine, "before_cursor_execute", note)
+    with noted_statements() as seen:
+        lake.health()
     return len(seen)
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
-from sqlalchemy import event
-from sqlalchemy.engine import Engine
 
 from ducklake_core import DuckLake, MaintenanceResult
 from tests.support.oracle import LakeAddress, attached
+from tests.support.statements import noted_statements
 
 _ROWS = pa.table({"id": pa.array(range(20), pa.int64()), "part": pa.array([number % 2 for number in range(20)], pa.int64())})
 OPERATIONS: dict[str, Callable[[DuckLake], MaintenanceResult]] = {
@@ -26,21 +24,6 @@ REMOVALS: tuple[Callable[[DuckLake], MaintenanceResult], ...] = (
     lambda lake: lake.cleanup_old_files(dry_run=True),
     lambda lake: lake.delete_orphaned_files(dry_run=True),
 )
-
-
-@contextmanager
-def counted() -> Iterator[list[str]]:
-    """The statements that are executed within."""
-    statements: list[str] = []
-
-    def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
-        statements.append(statement)
-
-    event.listen(Engine, "before_cursor_execute", note)
-    try:
-        yield statements
-    finally:
-        event.remove(Engine, "before_cursor_execute", note)
 
 
 def add_tables(lake: DuckLake, first: int, last: int) -> None:
@@ -76,7 +59,7 @@ def test_thirty_tables_take_as_many_statements_as_three(lake: DuckLake) -> None:
         add_tables(lake, first, last)
         for name, operation in OPERATIONS.items():
             operation(lake)
-            with counted() as statements:
+            with noted_statements() as statements:
                 result = operation(lake)
             planned = {step.target for step in result.steps if step.outcome == "planned"}
             assert len(planned) == last, name
@@ -84,7 +67,7 @@ def test_thirty_tables_take_as_many_statements_as_three(lake: DuckLake) -> None:
             numbers.append((name, len(statements)))
     assert numbers[:4] == numbers[4:]
     of_operation = dict(numbers)
-    with counted() as of_removals:
+    with noted_statements() as of_removals:
         for operation in REMOVALS:
             operation(lake)
     apart = of_operation["merge"] + of_operation["rewrite"] + of_operation["flush"] + len(of_removals)

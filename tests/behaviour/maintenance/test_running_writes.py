@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from sqlalchemy import event, insert, select
+from sqlalchemy import insert, select
 
 from ducklake_core import DuckLake
 from ducklake_core.catalog.database.connections import Database
@@ -32,6 +32,7 @@ from ducklake_core.storage.unfinished import UnfinishedUpload
 from tests.behaviour.maintenance.test_orphans import left_behind
 from tests.support.oracle import LakeAddress, attached
 from tests.support.parameters import on_postgresql
+from tests.support.statements import noted_statements
 
 EVERYTHING: dict[str, Any] = {"cleanup_all": True, "min_age": timedelta(0)}
 ROWS = pa.table({"n": range(50)})
@@ -262,16 +263,13 @@ def test_any_number_of_writes_is_a_fixed_number_of_statements(small: DuckLake) -
     counts = []
     for number in (1, 200):
         write_ids = [write_id() for _ in range(number)]
-        with small.database.write() as connection:
-            statements: list[str] = []
-            event.listen(connection, "before_cursor_execute", lambda *call, seen=statements: seen.append(call[2]))
+        with small.database.write() as connection, noted_statements() as stored:
             store_running_writes(connection, small.database.tables, write_ids, small.database.now(connection))
         assert len(running(small)) == number
-        with small.database.write() as connection:
-            event.listen(connection, "before_cursor_execute", lambda *call, seen=statements: seen.append(call[2]))
+        with small.database.write() as connection, noted_statements() as forgotten:
             forget_running_writes(connection, small.database.tables, write_ids)
         assert running(small) == {}
-        counts.append(len(statements))
+        counts.append(len(stored) + len(forgotten))
     assert counts == [3, 3]
 
 

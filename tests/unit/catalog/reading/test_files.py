@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sqlalchemy import String, event, literal_column, update
+from sqlalchemy import String, literal_column, update
 from sqlalchemy.dialects import postgresql
 
 from ducklake_core.catalog.database.abilities import abilities_of
@@ -21,6 +21,7 @@ from ducklake_core.format.files.data_files import DataFile
 from ducklake_core.format.types.data_types import INT32
 from tests.support.oracle import LakeAddress, attached
 from tests.support.parameters import SQLITE_THEN_SLOW, spread
+from tests.support.statements import noted_statements
 from tests.unit.catalog.catalog_access import database_of, reading
 
 TO_FILES = "DATA_INLINING_ROW_LIMIT 0"
@@ -198,9 +199,8 @@ def test_statements_do_not_grow_with_files(lake_address: LakeAddress, monkeypatc
         monkeypatch.setattr("ducklake_core.catalog.reading.file_rows._ROWS_PER_FETCH", 3)
         with reading(lake_address) as reader:
             state = reader.table("main", "t", 13)
-            statements: list[str] = []
-            event.listen(reader.connection, "before_cursor_execute", lambda *given, into=statements: into.append(given[2]))
-            files = list(data_files(reader, state, bind("a >= 0", state.schema), frozenset({1})))
+            with noted_statements() as statements:
+                files = list(data_files(reader, state, bind("a >= 0", state.schema), frozenset({1})))
         assert [statistics[1].min_value for _, statistics in files] == [str(n) for n in range(12)]
         # One statement reads whether the statistics are a table, whose rows have positions.
         assert len(statements) == 5 + (lake_address.backend == "postgresql")

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import event, text
+from sqlalchemy import text
 
 from ducklake_core.errors import NotFoundError, UsageError
 from ducklake_core.format.types.data_types import DATE, FLOAT64, INT32, INT64, VARCHAR, DecimalType, Field, ListType, MapType, StructType
 from ducklake_core.format.types.schema import Schema
 from tests.support.oracle import LakeAddress, attached
+from tests.support.statements import noted_statements
 from tests.unit.catalog.catalog_access import database_of, reading
 
 
@@ -131,8 +132,6 @@ def test_a_table_takes_six_round_trips(postgres: Any, tmp_path: Path) -> None:
     address = postgres.lake(tmp_path)
     with attached(address) as duck:
         duck.run("CREATE TABLE t (a INT, s VARCHAR)", "ALTER TABLE t SET PARTITIONED BY (s)", "INSERT INTO t VALUES (1, 'x')")
-    with reading(address) as reader:
-        statements: list[str] = []
-        event.listen(reader.connection, "before_cursor_execute", lambda *given: statements.append(given[2]))
+    with reading(address) as reader, noted_statements() as statements:
         reader.table("main", "t", 3)
     assert len(statements) == 6, statements
