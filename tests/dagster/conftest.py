@@ -17,8 +17,8 @@ DAGSTER_WARNINGS = (
     "ignore:InitResourceContext.dagster_run is deprecated:DeprecationWarning",
     "ignore::dagster_shared.utils.warnings.BetaWarning",
 )
-# Projects that code servers load, not tests.
-collect_ignore = ["project.py", "secret_project.py"]
+# A project that code servers load, not tests.
+collect_ignore = ["secret_project.py"]
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 

@@ -36,7 +36,6 @@ from tests.support.oracle import LakeAddress, attached
 from tests.support.postgres import PostgresServer
 
 SECRET = "p@ss/w:rd 'x"
-Run = Callable[..., dg.ExecuteInProcessResult]
 
 
 def secretive() -> DuckLakeResource:
@@ -108,15 +107,6 @@ def test_a_data_path_may_be_left_to_the_catalog_or_overridden(tmp_path: Path, in
     assert lake().connect().info.data_path == f"{tmp_path}/files/"
 
 
-def test_secrets_are_in_no_text_and_masked_in_dagster() -> None:
-    resource = secretive()
-    assert SECRET not in repr(resource)
-    assert SECRET not in str(resource)
-    for model, fields in ((PostgresCatalog, ["password"]), (S3Storage, ["access_key_id", "secret_access_key", "session_token"])):
-        for field in fields:
-            assert model.model_fields[field].json_schema_extra == {"dagster__is_secret": True}
-
-
 def test_a_lake_is_created_only_when_allowed(tmp_path: Path) -> None:
     where: dict[str, Any] = {
         "catalog": SqliteCatalog(path=str(tmp_path / "deep" / "lake.sqlite")),
@@ -181,21 +171,6 @@ def test_an_inaccessible_catalog_is_not_taken_for_a_missing_one(kind: type[Sqlit
 def test_resources_travel_to_other_processes(lake_resource: DuckLakeResource) -> None:
     lake_resource.connect()
     assert pickle.loads(pickle.dumps(lake_resource)).connect().snapshot().id == 0
-
-
-def test_environment_variables_are_read_at_run_time(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, instance: Any) -> None:
-    monkeypatch.setenv("LAKE_FILE", str(tmp_path / "env.sqlite"))
-    lake = DuckLakeResource(
-        catalog=SqliteCatalog(path=dg.EnvVar("LAKE_FILE")), storage=LocalStorage(data_path=f"{tmp_path}/files/"), create_if_missing=True
-    )
-
-    @dg.asset
-    def things(lake: DuckLakeResource) -> pa.Table:
-        assert lake.connect().tables() == []
-        return pa.table({"n": [1]})
-
-    dg.materialize([things], resources={"lake": lake, "io_manager": DuckLakeIOManager(lake=lake)}, instance=instance)
-    assert (tmp_path / "env.sqlite").exists()
 
 
 def test_scripts_read_environment_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -347,18 +322,6 @@ def test_catalog_and_storage_may_be_mappings(tmp_path: Path) -> None:
 
 def resource_of(storage: Any, **settings: Any) -> DuckLakeResource:
     return DuckLakeResource(catalog=SqliteCatalog(path="l"), storage=storage, **settings)
-
-
-def test_a_lake_by_address_in_a_run(lake_address: LakeAddress) -> None:
-    @dg.asset
-    def numbers(lake: DuckLakeResource) -> None:
-        lake.connect().write("t", pa.table({"a": [1, 2]}))
-
-    storage = LocalStorage(data_path=lake_address.data_path)
-    resource = DuckLakeResource(catalog=lake_address.url, storage=storage, create_if_missing=True)
-    assert dg.materialize([numbers], resources={"lake": resource}).success
-    with attached(lake_address) as duck:
-        assert duck.rows("SELECT a FROM t ORDER BY a") == [(1,), (2,)]
 
 
 @pytest.mark.parametrize(

@@ -55,19 +55,3 @@ def test_dagster_retries_a_run(deployment: Deployment) -> None:
     (again,) = dagster.wait_for(lambda: dagster.query(RETRIES, id=first)["results"], "the run that Dagster repeats")
     dagster.finish(again["runId"])
     assert (count(deployment, "lost", 20), count(deployment, "retried", 20)) == (1, 1)
-
-
-def test_permanent_errors_are_not_retried_and_give_advice(deployment: Deployment) -> None:
-    dagster = deployment.dagster
-    with deployment.duckdb() as duck:
-        duck.run("DROP TABLE IF EXISTS lake.misfit")
-    dagster.finish(dagster.materialize("misfit", tags={GENERATION: "1"}))
-    run = dagster.materialize("misfit", tags={GENERATION: "2"})
-    assert dagster.end_of(run) == "FAILURE"
-    (failure,) = [event for event in dagster.run(run)["eventConnection"]["events"] if event["__typename"] == "ExecutionStepFailureEvent"]
-    text = failure["failureMetadata"]["description"]
-    assert "main.misfit" in text
-    assert "generation_2" in text
-    assert "additive" in text
-    entries = {entry["label"]: entry.get("text") for entry in failure["failureMetadata"]["metadataEntries"]}
-    assert (entries["table"], entries["error_code"]) == ("main.misfit", "schema")
