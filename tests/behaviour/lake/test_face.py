@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import time
 from datetime import UTC, datetime
 
@@ -147,17 +146,3 @@ def test_commit_messages_can_be_required(small: DuckLake) -> None:
         small.write("t", rows(0, 1))
     small.write("t", rows(0, 1), message="because")
     assert small.options()["require_commit_message"] == "true"
-
-
-def test_lakes_are_picklable_and_quiet_about_passwords() -> None:
-    from ducklake_core.catalog.database.connections import Database
-    from ducklake_core.catalog.database.url import parse_catalog_url
-    from ducklake_core.format.state import LakeInfo
-    from ducklake_core.storage.filesystems import Storage, StorageOptions
-
-    database = Database(parse_catalog_url("postgresql://me:hunter22@db/lake"))
-    storage = Storage(options=StorageOptions(by_protocol={"s3": {"secret": "hunter33"}}))
-    lake = DuckLake(database, LakeInfo(version="1.0", data_path="s3://b/", encrypted=False), storage)
-    copy = pickle.loads(pickle.dumps(lake))
-    for text in (repr(lake), repr(copy), repr(copy.storage)):
-        assert "hunter" not in text
