@@ -10,10 +10,8 @@ import pyarrow as pa
 import pytest
 
 from ducklake_core import DuckLake, Schema
-from ducklake_core.catalog.database.url import parse_catalog_url
 from ducklake_core.engines.arrow import read
 from ducklake_core.format.types.data_types import FLOAT64, INT64, VARCHAR, Field, ListType, MapType, StructType
-from tests.support.oracle import LakeAddress
 
 SECRET = "hush-hush-secret"
 ODD = "<script>alert('x')</script>\n\x1b[31m"
@@ -128,25 +126,3 @@ def test_no_repr_has_a_secret(lake: DuckLake) -> None:
     for text in shown_strings:
         assert SECRET not in text
         assert key.base64_text not in text
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        f"postgresql://me:{SECRET}@db/lake",
-        f"postgresql://me@db/lake?password={SECRET}",
-        f"postgresql://me@db/lake?sslpassword={SECRET}&sslmode=require",
-        f"ducklake:postgres:dbname=lake host=db user=me sslpassword={SECRET}",
-    ],
-)
-def test_passwords_of_catalogs_are_masked_wherever_they_stand(url: str) -> None:
-    address = parse_catalog_url(url)
-    assert SECRET not in f"{address} {address!r}"
-    assert "***" in str(address)
-    assert address.secrets == (SECRET,)
-    assert SECRET in address.engine_url.render_as_string(hide_password=False)
-
-
-def test_an_address_without_secrets_is_shown_whole(sqlite_address: LakeAddress) -> None:
-    assert str(parse_catalog_url("postgresql://me@db/lake?sslmode=require")) == "postgresql+psycopg://me@db/lake?sslmode=require"
-    assert str(parse_catalog_url(sqlite_address.url)) == sqlite_address.url
