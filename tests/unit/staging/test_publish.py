@@ -1,4 +1,4 @@
-"""A long transaction verifies before its commit that its files are still there."""
+"""Files of a transaction: those of a failed call are deleted at once, and a long transaction verifies that its files are still there."""
 
 from __future__ import annotations
 
@@ -31,3 +31,23 @@ def test_files_are_verified_when_either_clock_shows_a_long_write(
             staged.check_there()
     else:
         staged.check_there()
+
+
+def test_a_failing_call_deletes_its_own_files_alone(tmp_path: Path) -> None:
+    kept, new, staged = tmp_path / "kept", tmp_path / "new", StagedFiles(Storage())
+
+    def call() -> None:
+        with staged.discarding_on_error():
+            new.write_bytes(b"x")
+            staged.add_data_files([str(new)], write_id())
+            raise KeyboardInterrupt
+
+    kept.write_bytes(b"x")
+    staged.add_delete_files([str(kept)])
+    with pytest.raises(KeyboardInterrupt):
+        call()
+    assert list(tmp_path.iterdir()) == [kept]
+    # What is deleted is forgotten: a file that takes its name later is not this transaction's.
+    new.write_bytes(b"x")
+    staged.discard()
+    assert list(tmp_path.iterdir()) == [new]
