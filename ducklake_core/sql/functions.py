@@ -120,7 +120,9 @@ class Caller:
         found: Callable[..., Any] | None = getattr(self.operations, name, None)
         if found is None:
             function = name.upper() if name == "checkpoint" else f"ducklake_{name}"
-            raise UnsupportedFeatureError(f"{function} commits by itself, so it cannot be part of a transaction. Call it with lake.sql")
+            raise UnsupportedFeatureError(
+                f"{function} commits by itself, so it cannot be part of a transaction. Call it with lake.sql before or after it"
+            )
         return found
 
 
