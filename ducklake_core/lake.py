@@ -1373,7 +1373,8 @@ class DuckLake:
         sql = with_parameters(sql, parameters)
         sources = frame_sources(sql, frames)
         with in_zone(zone):
-            sql, results = replaced(sql, Caller(lake=self._context, at=at, operations=self, files=files))
+            caller = Caller(lake=self._context, at=at, operations=self, files=files)
+            sql, results = replaced(sql, caller)
         sources = (*sources, *results)
 
         def query(text: str) -> Query:

@@ -464,8 +464,8 @@ class MergeLimits:
 
     def __post_init__(self) -> None:
         optional(partial(whole_number, least=1), "max_compacted_files", self.max_compacted_files)
-        for name in ("min_file_size", "max_file_size"):
-            optional(partial(whole_number, least=0), name, getattr(self, name))
+        optional(partial(whole_number, least=0), "min_file_size", self.min_file_size)
+        optional(partial(whole_number, least=1), "max_file_size", self.max_file_size)
         if self.min_file_size is not None and self.max_file_size is not None and self.min_file_size >= self.max_file_size:
             raise UsageError(f"min_file_size is {self.min_file_size:,}, but must be less than max_file_size ({self.max_file_size:,})")
 

@@ -17,6 +17,7 @@ from uuid import UUID
 import pyarrow as pa
 from sqlglot import TokenType
 
+from ducklake_core.catalog.database.tables import is_inlined_table
 from ducklake_core.catalog.reading.files import data_files
 from ducklake_core.catalog.reading.options import resolve_bound, scoped_options
 from ducklake_core.engines.arrow.merge import source_ids
@@ -28,6 +29,7 @@ from ducklake_core.format.types.data_types import Field
 from ducklake_core.format.types.names import DEFAULT_SCHEMA, folded, join_name, quoted_path, split_name, split_path
 from ducklake_core.format.types.schema import Schema, to_arrow_schema
 from ducklake_core.format.types.type_parser import data_type_of
+from ducklake_core.planning.plan import FEED_ROW_ID, FEED_SNAPSHOT_ID
 from ducklake_core.planning.planner import feed_schema
 from ducklake_core.scan import ChangeFeed
 from ducklake_core.sql.names import Run, has_alias, is_before_table, lake_names, may_be_alias, name_runs
@@ -48,7 +50,7 @@ LAKE = "lake"
 """Name of the lake in SQL, as a catalog of DuckDB."""
 CATALOG_TABLES = "__ducklake_metadata_lake"
 """Name of the catalog's own tables in SQL, as DuckDB calls them for a lake that is attached as ``lake``."""
-_CATALOG_TYPES: Mapping[type, str] = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", datetime: "TIMESTAMPTZ"}
+_CATALOG_TYPES: Mapping[type, str] = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", datetime: "TIMESTAMPTZ", bytes: "BLOB"}
 _CALLS = "__ducklake_calls"
 _NAMED = re.compile(r"\s*(\w+)\s*(?:=>|:=)\s*(.*)", re.DOTALL)
 _COMMANDS = ("CALL", "SET", "RESET", "EXPLAIN", "DESCRIBE", "DESC", "SHOW", "SUMMARIZE")
@@ -315,12 +317,15 @@ def _without_calls(sql: str, caller: Caller) -> tuple[str, tuple[TableSource, ..
         if one in calls:
             end = bracketed(tokens, one.end)
             found.append(_source(key, one, comma_separated(sql, tokens[one.end + 1 : end - 1]), caller))
-        elif len(one.parts) == 2 and folded(one.parts[0]) == CATALOG_TABLES:
+        elif len(one.parts) > 1 and folded(one.parts[0]) == CATALOG_TABLES and tuple(one.parts[1:-1]) in ((), ("main",)):
             end = one.end
-            found.append(_catalog_source(key, folded(one.parts[1]), caller))
+            found.append(_catalog_source(key, folded(one.parts[-1]), caller))
         else:
             continue
-        alias = "" if has_alias(tokens, end) else f" AS {quoted_path(one.parts[-1:])}"
+        # DESCRIBE and its like take no alias. At the start of the text such a word was removed before.
+        before = keyword(tokens[one.start - 1]) if one.start else _COMMANDS[0]
+        has_none = before in _COMMANDS or has_alias(tokens, end)
+        alias = "" if has_none else f" AS {quoted_path(one.parts[-1:])}"
         pieces += [sql[done : tokens[one.start].start], quoted_path((_CALLS, key)), alias]
         done = tokens[end - 1].end + 1
     return "".join([*pieces, sql[done:]]), tuple(found)
@@ -342,15 +347,21 @@ def _catalog_source(key: str, name: str, caller: Caller) -> TableSource:
     """Return a table of the catalog itself. Encryption keys stay there: they open the files of everybody who reads the result."""
     with caller.lake.reader() as reader:
         table = reader.catalog.get(name.removeprefix("ducklake_"))
-        if table is None:
+        if table is None and not (is_inlined_table(name) and reader.has_table(name)):
             raise NotFoundError(f"the catalog has no table {name}", table=name)
-        rows = [tuple(map(_catalog_value, row)) for row in reader.connection.execute(table.select()).all()]
+        # The catalog does not list the columns of tables of inlined rows and deletes.
+        selected = reader.catalog.whole(name) if table is None else table.select()
+        result = reader.connection.execute(selected)
+        names = list(result.keys())
+        rows = [tuple(map(_catalog_value, row)) for row in result]
+    known = reader.catalog.system_columns(name) if table is None else table.c
+    types = {column.name: column.type.python_type for column in known}
     fields = []
-    for place, column in enumerate(table.c):
+    for place, column in enumerate(names):
         # Columns of times and flags have different types in each database; their values do not.
-        found = next((type(row[place]) for row in rows if row[place] is not None), column.type.python_type)
-        fields.append(Field(name=column.name, type=data_type_of(_CATALOG_TYPES.get(found, "VARCHAR"))))
-    hidden = [field.name == "encryption_key" for field in fields]
+        found = next((type(row[place]) for row in rows if row[place] is not None), types.get(column, str))
+        fields.append(Field(name=column, type=data_type_of(_CATALOG_TYPES.get(found, "VARCHAR"))))
+    hidden = [table is not None and field.name == "encryption_key" for field in fields]
     shown = [tuple(None if is_hidden else value for value, is_hidden in zip(row, hidden, strict=True)) for row in rows]
     return _rows_source(key, Schema(columns=tuple(fields)), shown)
 
@@ -468,8 +479,8 @@ def _feed_source(key: str, kind: FeedKind, given: Arguments, caller: Caller) -> 
 
     columns = feed_schema(table, kind)
     # Without the kind of change, DuckDB shows the columns of the table; snapshot_id and rowid are virtual columns.
-    own = columns if kind == "changes" else table.schema
-    return TableSource(schema_name=_CALLS, name=key, columns=own, read=read, is_frame=True)
+    own, virtual = (columns, ()) if kind == "changes" else (table.schema, (FEED_SNAPSHOT_ID.name, FEED_ROW_ID.name))
+    return TableSource(schema_name=_CALLS, name=key, columns=own, read=read, is_frame=True, virtual=virtual)
 
 
 def _set_option(caller: Caller, given: Arguments) -> Rows:
@@ -482,7 +493,8 @@ def _set_option(caller: Caller, given: Arguments) -> Rows:
 
 def _flush(caller: Caller, given: Arguments) -> Rows:
     result = caller.method("flush_inlined_data")(**_scope(given))
-    return [(*split_name(one.table), one.rows - one.ended_rows) for one in result.tables if one.skipped is None and one.failure is None]
+    # As in DuckDB, the count includes deleted rows, which earlier snapshots show.
+    return [(*split_name(one.table), one.rows) for one in result.tables if one.rows and one.skipped is None and one.failure is None]
 
 
 def _merge(caller: Caller, given: Arguments) -> Rows:

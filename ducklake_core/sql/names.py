@@ -179,8 +179,10 @@ def is_about_definitions(sql: str, names: Names) -> bool:
     if first in ("SHOW", "PRAGMA"):
         return True
     if first in ("DESCRIBE", "DESC"):
-        # Of a name, and not of a query.
-        return [one.end for one in name_runs(tokens[1:])] == [len(tokens) - 1]
+        # Of the name of a table or view, and not of a query or frame.
+        runs = list(name_runs(tokens[1:]))
+        frames = {(frame.schema_name, folded(frame.name))[-len(one.parts) :] for frame in names.frames for one in runs}
+        return [one.end for one in runs] == [len(tokens) - 1] and (*runs[0].parts[:-1], folded(runs[0].parts[-1])) not in frames
     schemas = {folded(split_path(schema)[0]) for schema, _ in names.objects()}
     for token, after in pairwise(tokens):
         name = folded(token.text)

@@ -447,7 +447,9 @@ def with_virtual_columns(found: Sources, statements: Sequence[str]) -> Sources:
     wanted = [column for column in VIRTUAL_SCHEMA if column.name in mentioned and column != FILE_INDEX]
     tables = []
     for table in found.tables:
-        more = [column for column in wanted if not table.is_frame and table.columns.find(column.name) is None]
+        more = [
+            column for column in wanted if (not table.is_frame or column.name in table.virtual) and table.columns.find(column.name) is None
+        ]
         tables.append(replace(table, columns=Schema(columns=(*table.columns, *more))) if more else table)
     return replace(found, tables=tuple(tables))
 

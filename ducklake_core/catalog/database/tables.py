@@ -30,6 +30,7 @@ from sqlalchemy import (
     cast,
     func,
     inspect,
+    literal_column,
     null,
     or_,
     select,
@@ -366,6 +367,15 @@ class CatalogTables(Mapping[str, Table]):
         # Always quoted: databases have reserved words that SQLAlchemy does not know, such as NOTHING and RETURNING in SQLite.
         own = (Column(quoted_name(column, quote=True), NullType(), key=f"column {place}") for place, column in enumerate(columns))
         return Table(name, MetaData(schema=self.schema), *system, *own)
+
+    def whole(self, name: str) -> Select[Any]:
+        """Return a query of all columns of a table of the database, under their names there."""
+        return select(literal_column("*")).select_from(Table(name, MetaData(schema=self.schema)))
+
+    def system_columns(self, name: str) -> Iterable[Column[Any]]:
+        """Return the columns that every table of inlined rows or deletes has, by the name of one."""
+        owner = inlined_deletes_owner(name)
+        return self.inlined_data(name).c if owner is None else self.inlined_delete(owner).c
 
     def inlined_delete(self, table_id: int) -> Table:
         """Return the table of inlined deletes of a table. It exists only after the first such delete."""

@@ -50,6 +50,7 @@ class TableSource:
     Attributes:
         row_count: Approximate number of rows, for the order of joins; None if nothing is joined.
         is_frame: Whether it is a frame of the caller, and no table of the lake; by default False.
+        virtual: Names of virtual columns of a frame. All other tables have all virtual columns.
         explain: Plans a scan under some conditions, with the files that it reads and skips; None for rows that are in no file.
     """
 
@@ -59,6 +60,7 @@ class TableSource:
     read: ReadRows
     row_count: int | None = None
     is_frame: bool = False
+    virtual: tuple[str, ...] = ()
     explain: Callable[[Sequence[str]], Explanation] | None = None
 
 

@@ -234,8 +234,9 @@ def test_limits_and_options(lake_address: LakeAddress) -> None:
     assert only.snapshot is None
     with pytest.raises(UsageError, match="min_file_size"):
         lake.merge_adjacent_files("t", min_file_size=10, max_file_size=5)
-    with pytest.raises(UsageError, match="max_compacted_files"):
-        lake.merge_adjacent_files("t", max_compacted_files=0)
+    for name in ("max_compacted_files", "max_file_size"):
+        with pytest.raises(UsageError, match=name):
+            lake.merge_adjacent_files("t", **{name: 0})  # type: ignore[arg-type]
     with pytest.raises(NotFoundError):
         lake.merge_adjacent_files("nothing")
     lake.close()

@@ -64,6 +64,10 @@ SAME = (
     "FROM ducklake_table_changes('lake', 's', 'u', 0, 5) ORDER BY ALL",
     "SELECT a FROM ducklake_table_insertions('lake', 'main', 't', 6, 8) ORDER BY a",
     "SELECT a FROM lake.table_deletions('t', 8, 8) ORDER BY 1 LIMIT 3",
+    "SELECT rowid, snapshot_id, * FROM ducklake_table_insertions('lake', 'main', 't', 6, 6) ORDER BY ALL",
+    "SELECT snapshot_id, max(rowid) FROM ducklake_table_deletions('lake', 'main', 't', 0, 9) GROUP BY ALL ORDER BY ALL",
+    "SELECT i.rowid, i.*, u.k FROM ducklake_table_insertions('lake', 'main', 't', 6, 6) AS i, lake.s.u AS u ORDER BY ALL",
+    "SELECT count(*) FROM __ducklake_metadata_lake.main.ducklake_data_file",
     "SELECT count(*) FROM lake.table_changes('t', now() - INTERVAL 1 DAY, now()::TIMESTAMPTZ)",
     "FROM v AT (VERSION => 7)",
     "SELECT old.a FROM lake.t AS old AT (VERSION => 1) JOIN t now_ AT (VERSION => 2) ON old.a = now_.a ORDER BY ALL LIMIT 3",
@@ -108,6 +112,8 @@ REJECTED = {
     "SELECT sum(": (UsageError, "Parser Error"),
     "EXPLAIN DELETE FROM t": (UnsupportedFeatureError, "query, without options"),
     "FROM __ducklake_metadata_lake.nope": (NotFoundError, "the catalog has no table nope"),
+    "FROM __ducklake_metadata_lake.ducklake_inlined_data_99_1": (NotFoundError, "no table ducklake_inlined_data_99_1"),
+    "FROM __ducklake_metadata_lake.sqlite_master": (NotFoundError, "no table sqlite_master"),
     "SELECT * FROM read_csv('/etc/hosts')": (UsageError, "disabled"),
     "COPY t TO '/tmp/rows.csv'": (UnsupportedFeatureError, "files=True"),
     "CALL ducklake_add_data_files('lake', 't', 'x.parquet')": (UnsupportedFeatureError, "files=True"),
@@ -191,6 +197,53 @@ def test_calls_maintain_the_lake(tmp_path: Path) -> None:
     lake.close()
 
 
+def test_tables_of_inlined_rows_and_deletes_are_those_of_duckdb(tmp_path: Path) -> None:
+    address = sqlite_lake(tmp_path)
+    lake = DuckLake.create(address.url, data_path=address.data_path)
+    lake.sql("CALL lake.set_option('data_inlining_row_limit', 4)")
+    lake.sql("CREATE TABLE t (k INTEGER, s VARCHAR, b BLOB, d DATE)")
+    lake.sql("INSERT INTO t VALUES (1, 'a', 'x', '2026-01-31'), (NULL, NULL, NULL, NULL)")
+    lake.sql("DELETE FROM t WHERE k = 1")
+    lake.sql("CREATE TABLE u AS SELECT range AS k FROM range(20)")
+    lake.sql("DELETE FROM u WHERE k IN (3, 5)")
+    queries = (
+        "FROM __ducklake_metadata_lake.ducklake_inlined_data_1_1 ORDER BY row_id",
+        "SELECT row_id, begin_snapshot FROM __ducklake_metadata_lake.main.ducklake_inlined_delete_2 ORDER BY 1",
+        "SELECT column_type FROM (DESCRIBE __ducklake_metadata_lake.ducklake_inlined_delete_2)",
+        "DESCRIBE __ducklake_metadata_lake.ducklake_inlined_delete_2",
+    )
+    with attached(address) as duckdb:
+        for query in queries:
+            assert rows(lake, query) == duckdb.rows(query), query
+        flushed = duckdb.rows("BEGIN; CALL ducklake_flush_inlined_data('lake')")
+        duckdb.run("ROLLBACK")
+    # The counts include deleted rows, and tables with nothing but deletes of files have no row.
+    assert flushed == [("main", "t", 2)] == rows(lake, "CALL ducklake_flush_inlined_data('lake')")
+    assert rows(lake, "SELECT row_id FROM __ducklake_metadata_lake.ducklake_inlined_data_1_1") == []
+    assert rows(lake, "SELECT column_type FROM (DESCRIBE __ducklake_metadata_lake.ducklake_inlined_data_1_1)")[0] == ("BIGINT",)
+    lake.close()
+
+
+def test_a_transaction_adds_files(tmp_path: Path) -> None:
+    lake = DuckLake.create(f"sqlite:///{tmp_path}/lake.sqlite", data_path=f"{tmp_path}/files/")
+    lake.sql("CREATE TABLE t (k INTEGER)")
+    lake.sql(f"COPY (SELECT 1::INTEGER AS k) TO '{tmp_path}/one.parquet'", files=True)
+    call = f"CALL ducklake_add_data_files('lake', 't', '{tmp_path}/one.parquet')"
+    with pytest.raises(NotFoundError, match="no_such_table"), lake.transaction() as tx:  # noqa: PT012 - the block is what rolls back
+        tx.sql(call, files=True)
+        tx.sql("DELETE FROM no_such_table")
+    with lake.transaction() as tx:
+        tx.sql("INSERT INTO t VALUES (2)")
+        tx.sql(call, files=True)
+        found = tx.sql("FROM t ORDER BY k")
+        assert found is not None
+        assert found.to_arrow().to_pylist() == [{"k": 1}, {"k": 2}]
+        with pytest.raises(UnsupportedFeatureError, match="files=True"):
+            tx.sql(call)
+    assert (lake.snapshot().id, rows(lake, "FROM t ORDER BY k")) == (2, [(1,), (2,)])
+    lake.close()
+
+
 def test_a_transaction_has_variables_and_a_message(tmp_path: Path) -> None:
     lake = DuckLake.create(f"sqlite:///{tmp_path}/lake.sqlite", data_path=f"{tmp_path}/files/")
     with lake.transaction() as tx:
@@ -203,6 +256,15 @@ def test_a_transaction_has_variables_and_a_message(tmp_path: Path) -> None:
     assert found == [("me", "two rows", True)]
     with pytest.raises(UsageError, match="belongs into a transaction"):
         lake.sql("CALL lake.set_commit_message('me', 'no')")
+    lake.close()
+
+
+def test_frames_are_described_by_their_names(tmp_path: Path) -> None:
+    lake = DuckLake.create(f"sqlite:///{tmp_path}/lake.sqlite", data_path=f"{tmp_path}/files/")
+    lake.sql("CREATE TABLE t (k INTEGER)")
+    frame = pa.table({"a": [1]})
+    assert rows(lake, "DESCRIBE rows_", rows_=frame) == rows(lake, "DESCRIBE FROM rows_", rows_=frame)
+    assert rows(lake, "DESCRIBE t")[0][0] == "k"
     lake.close()
 
 
