@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 _SUFFIXES = {".parquet": "PARQUET", ".json": "JSON", ".jsonl": "JSON", ".ndjson": "JSON"}
 _READERS = {"PARQUET": "read_parquet", "JSON": "read_json", "CSV": "read_csv"}
+_OPTION = re.compile(r"^(\w*)\s*(.*)$", re.DOTALL)
 _RENAMED = {"delimiter": "delim", "null": "nullstr"}
 """Options of COPY that the functions call otherwise."""
 
@@ -91,6 +93,6 @@ def _options(sql: str, tokens: Sequence[Any]) -> dict[str, str]:
         raise UsageError("cannot parse the SQL. Write the options of COPY in brackets: COPY table FROM 'file' (HEADER, DELIMITER ';')")
     found = {}
     for option in comma_separated(sql, rest[1:-1]):
-        name, _, value = option.partition(" ")
-        found[name.strip().lower()] = value.strip() or "true"
+        name, value = _OPTION.findall(option.strip())[0]
+        found[name.lower()] = value or "true"
     return found

@@ -68,7 +68,7 @@ def _resolve_checks(context: dg.ResolutionContext, value: Any) -> Sequence[LakeC
 
 def _check(given: Any) -> LakeCheck:
     settings = dict(given) if isinstance(given, Mapping) else {}
-    kind = _KINDS.get(settings.pop("kind", None))
+    kind = _KINDS.get(str(settings.pop("kind", None)))
     if kind is None:
         raise UsageError(f"checks: kind of {given!r} must be one of {', '.join(_KINDS)}", parameter="kind")
     known = {field.name: field for field in fields(kind)}

@@ -336,6 +336,7 @@ def test_checks_and_the_sensor_that_evaluates_them(project: Any, lake: DuckLake)
     ("checks", "message"),
     [
         ([{"kind": "Fresh"}], "must be one of ColumnBounds, "),
+        ([{"kind": ["Freshness"]}], "must be one of ColumnBounds, "),
         ([{"kind": "Freshness", "age": "1 day"}], "Freshness has no field age. Its fields are name, severity, blocking, max_age"),
         ([{"kind": "Freshness"}], "Freshness needs max_age"),
         ([{"kind": "SmallFiles", "severity": "BAD"}], "severity must be WARN or ERROR"),
