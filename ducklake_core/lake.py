@@ -638,9 +638,10 @@ class DuckLake:
 
         Compares the rows that are visible at both snapshots. So flushing, merging and rewriting files are not changes, and rows that
         were inserted and deleted in between do not count. The result comes from the catalog alone: all rows of a changed file count,
-        with the bounds of the whole file. The result includes every change. If snapshots have expired, so that the catalog no longer
-        has the information, the table's ``unknown`` contains the reason. The number of catalog queries does not depend on the number of
-        snapshots or tables, except for one more query for every 200 tables with inlined rows.
+        with the bounds of the whole file. The result includes every change. If snapshots have expired, or a commit does not name a table
+        that it changed, so that the catalog does not have the information, the table's ``unknown`` contains the reason. The
+        number of catalog queries does not depend on the number of snapshots or tables, except for one more query for every 200 tables with
+        inlined rows.
 
         Args:
             after: Id of the earlier snapshot. It may have expired.
