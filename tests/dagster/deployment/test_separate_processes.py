@@ -15,7 +15,6 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.dagster.deployment.conftest import _state_of_storage
 from tests.support import dagster_dev, servers, supervisor
 from tests.support.oracle import attached
 from tests.support.pages import DOCS, Reader, blocks
@@ -58,7 +57,7 @@ def test_a_run_of_three_services(postgres: PostgresServer, s3: S3Server, tmp_pat
             servers.serving("web server", partial(service, web), answers=dagster_dev._has_a_page, environment=common, folder=tmp_path)
         )
         dagster = dagster_dev.DagsterServer(
-            running=pages, happened=partial(_state_of_storage, f"postgresql://{own}"), secrets=(SECRET,), location="sales"
+            running=pages, happened=partial(dagster_dev._state_of_postgres, f"postgresql://{own}"), secrets=(SECRET,), location="sales"
         )
         dagster.finish(dagster.materialize("orders"))
         found = dagster.latest("orders")
