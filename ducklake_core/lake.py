@@ -1330,10 +1330,11 @@ class DuckLake:
         files: bool = False,
         **frames: FrameLike,
     ) -> Query | TransactionResult:
-        """Run one SQL statement in DuckDB's dialect. docs/reference/sql.md lists the supported statements.
+        """Run SQL in DuckDB's dialect. docs/reference/sql.md lists the supported statements.
 
         A query returns an object that computes the rows on request (``to_arrow()``, ``to_pandas()``, ``to_spark()``, or as an Arrow
         stream). It reads all tables at one snapshot, which is fixed by this call. Any other statement runs immediately, as one commit.
+        Of several statements, each is a commit of its own, and the result is that of the last one.
 
         Args:
             sql: ``SELECT``, ``INSERT``, ``UPDATE``, ``DELETE``, ``MERGE``, ``CREATE``, ``DROP``, ``ALTER`` or ``COMMENT``.
@@ -1355,14 +1356,12 @@ class DuckLake:
             A :class:`Query` for queries, a :class:`TransactionResult` for other statements.
 
         Raises:
-            UsageError: ``sql`` is not exactly one valid statement, a parameter has no value, an argument is not a frame, or ``timezone``
-                is unknown or differs from the session's zone.
+            UsageError: ``sql`` is not a valid statement, several statements have parameters or a commit id, a parameter has no value, an
+                argument is not a frame, or ``timezone`` is unknown or differs from the session's zone.
             NotFoundError: There is no such table.
             UnsupportedFeatureError: The statement uses a feature that is not supported, or DuckDB is not installed.
         """
-        from ducklake_core.sql.functions import Caller, copy_to_file, replaced, set_variable
-        from ducklake_core.sql.parameters import frame_sources, with_parameters
-        from ducklake_core.sql.query import Query, statement_zone
+        from ducklake_core.sql.parameters import each_statement
         from ducklake_core.sql.time_travel import is_query
 
         storable("sql", sql, nul=True)
@@ -1370,6 +1369,39 @@ class DuckLake:
         options = {"author": author, "message": message, "extra_info": extra_info, "commit_id": commit_id}
         commit = {name: value for name, value in options.items() if value is not None}
         arguments.check_commit(commit)
+        each = each_statement(sql, parameters, frames, commit_id=commit_id)
+        results = [
+            self._run_statement(
+                one,
+                parameters,
+                named,
+                spark,
+                at=at,
+                timezone=timezone,
+                files=files,
+                commit={} if len(each) > 1 and is_query(one) else commit,
+            )
+            for one, named in each
+        ]
+        return results[-1]
+
+    def _run_statement(
+        self,
+        sql: str,
+        parameters: SqlParameters,
+        frames: Mapping[str, FrameLike],
+        spark: SparkSession | None,
+        *,
+        at: At,
+        timezone: str | None,
+        files: bool,
+        commit: Mapping[str, Any],
+    ) -> Query | TransactionResult:
+        from ducklake_core.sql.functions import Caller, copy_to_file, replaced, set_variable
+        from ducklake_core.sql.parameters import frame_sources, with_parameters
+        from ducklake_core.sql.query import Query, statement_zone
+        from ducklake_core.sql.time_travel import is_query
+
         zone = statement_zone(timezone, spark)
         sql = with_parameters(sql, parameters)
         sources = frame_sources(sql, frames)

@@ -101,6 +101,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
+    from ducklake_core.catalog.reading.definitions import Macro
     from ducklake_core.catalog.reading.reader import CatalogReader
     from ducklake_core.engines.arrow.merge import ChangeRequest
     from ducklake_core.engines.arrow.write_state import WriteState
@@ -155,7 +156,14 @@ class Transaction:
         arguments.check_commit({"author": author, "message": message, "extra_info": extra_info, "commit_id": commit_id})
         self._lake = lake
         self._coordinator = CommitCoordinator(
-            lake, author=author, message=message, extra_info=extra_info, commit_id=commit_id, recent=base, retries=retries
+            lake,
+            author=author,
+            message=message,
+            extra_info=extra_info,
+            commit_id=commit_id,
+            macros=self._macros_now,
+            recent=base,
+            retries=retries,
         )
         self._base = base
         self._staged: StagedCatalog | None = None
@@ -570,6 +578,9 @@ class Transaction:
         from ducklake_core.catalog.reading.definitions import without_macro_calls
 
         return without_macro_calls(given, self._catalog.macros_now)
+
+    def _macros_now(self) -> Sequence[Macro]:
+        return self._catalog.macros_now()
 
     def _check_expression(self, table: str, text: str, columns: Schema, target: Field | None = None) -> None:
         """Let DuckDB, if it is installed, bind an expression that a table will store; see :func:`check_expression`."""
@@ -1862,10 +1873,10 @@ class Transaction:
         files: bool = False,
         **frames: FrameLike,
     ) -> Readable | None:
-        """Run one SQL statement in DuckDB's dialect. It sees the changes of the transaction, and is committed with them.
+        """Run SQL in DuckDB's dialect. It sees the changes of the transaction, and is committed with them.
 
         Args:
-            sql: One statement, as in :meth:`DuckLake.sql`. Read the rows of a query before the block ends.
+            sql: Statements, as in :meth:`DuckLake.sql`. Read the rows of a query before the block ends.
             parameters: Values of parameters: a list for ``?`` and ``$1``, a dict for ``$name``. Default: no parameters.
             spark: Spark session for statements that change rows. Queries on it are not supported in a transaction.
             timezone: Time zone of the statement; see :meth:`DuckLake.sql`.
@@ -1873,19 +1884,35 @@ class Transaction:
             **frames: Frames that the SQL uses as tables, by name.
 
         Returns:
-            The rows of a query, None for any other statement.
+            The rows of a query, None for any other statement. Of several statements, the result of the last one.
 
         Raises:
-            UsageError: ``sql`` is not exactly one valid statement, a parameter has no value, or an argument is not a frame.
+            UsageError: ``sql`` is not a valid statement, several statements have parameters, a parameter has no value, or an argument is
+                not a frame.
             UnsupportedFeatureError: The statement uses a feature that is not supported, or DuckDB is not installed.
         """
+        from ducklake_core.sql.parameters import each_statement
+
+        storable("sql", sql, nul=True)
+        arguments.optional(storable, "timezone", timezone)
+        each = each_statement(sql, parameters, frames)
+        return [self._run_statement(one, parameters, named, spark, timezone, files=files) for one, named in each][-1]
+
+    def _run_statement(
+        self,
+        sql: str,
+        parameters: SqlParameters,
+        frames: Mapping[str, FrameLike],
+        spark: SparkSession | None,
+        timezone: str | None,
+        *,
+        files: bool,
+    ) -> Readable | None:
         from ducklake_core.sql.functions import Caller, copy_to_file, replaced, set_variable
         from ducklake_core.sql.parameters import frame_sources, with_parameters
         from ducklake_core.sql.query import statement_zone
         from ducklake_core.sql.time_travel import is_query
 
-        storable("sql", sql, nul=True)
-        arguments.optional(storable, "timezone", timezone)
         zone = statement_zone(timezone, spark)
         sql = with_parameters(sql, parameters)
         sources = frame_sources(sql, frames)

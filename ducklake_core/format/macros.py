@@ -288,6 +288,10 @@ def aliases_text(names: tuple[str, ...]) -> str:
     return ",".join(_quoted(name) for name in names)
 
 
+_NAMED_PARENTS = (exp.Column, exp.Table, exp.Alias, exp.TableAlias, exp.PropertyEQ, exp.Kwarg, exp.DataType, exp.WindowSpec)
+"""Nodes whose identifiers are names, not columns."""
+
+
 def called_functions(sql: str) -> frozenset[str]:
     """Return the folded words of an expression that may be names of functions, without those that DuckDB has.
 
@@ -360,6 +364,17 @@ def _arguments(call: exp.Anonymous, one: MacroImplementation) -> dict[str, exp.E
     return found
 
 
+def _is_bare_column(node: exp.Expr) -> bool:
+    """Return whether a node is a column without a table before it."""
+    if isinstance(node, exp.Column):
+        return not node.table
+    # sqlglot leaves only the names of the columns that a method is called on, as in ``upper(x).trim()``.
+    is_name = isinstance(node.parent, _NAMED_PARENTS) or (
+        isinstance(node.parent, exp.Dot | exp.Comprehension) and node.arg_key == "expression"
+    )
+    return isinstance(node, exp.Identifier) and node.parent is not None and not is_name
+
+
 def _substituted(one: MacroImplementation, values: Mapping[str, exp.Expression], name: str) -> exp.Expression:
     try:
         body = sqlglot.parse_one(one.sql, read="duckdb")
@@ -369,7 +384,7 @@ def _substituted(one: MacroImplementation, values: Mapping[str, exp.Expression],
         raise UnsupportedFeatureError(f"the macro {name} holds a query or a lambda, which no condition does", macro=name)
 
     def meant(node: exp.Expr) -> exp.Expr:
-        value = values.get(folded(node.name)) if isinstance(node, exp.Column) and not node.table else None
+        value = values.get(folded(node.name)) if _is_bare_column(node) else None
         if value is None:
             return node
         return value.copy() if isinstance(value, exp.Column | exp.Literal | exp.Cast) else exp.Paren(this=value.copy())

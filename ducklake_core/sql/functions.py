@@ -139,6 +139,7 @@ class Function:
         required: How many of them have to be there.
         named: Further arguments.
         feed: The change feed that it returns, with the columns of the table; None for all other functions.
+        takes_null: Whether NULL is a value of its arguments; False by default.
     """
 
     columns: str = ""
@@ -147,6 +148,7 @@ class Function:
     required: int = 0
     named: tuple[str, ...] = ()
     feed: FeedKind | None = None
+    takes_null: bool = False
 
 
 def replaced(sql: str, caller: Caller) -> tuple[str, tuple[TableSource, ...]]:
@@ -419,6 +421,9 @@ def _arguments(name: str, function: Function, given: Sequence[str], *, is_method
     missing = [one for one in names[: function.required] if found.get(one) is None]
     if missing:
         raise UsageError(f"{name} needs the argument {missing[0]}")
+    nulls = [one for one, value in found.items() if value is None and not function.takes_null]
+    if nulls:
+        raise UsageError(f"{name} does not take NULL for {nulls[0]}. Leave the argument out")
     return found
 
 
@@ -456,6 +461,8 @@ def _options(caller: Caller, _: Arguments) -> Rows:
 
 
 def _list_files(caller: Caller, given: Arguments) -> Rows:
+    if "snapshot_version" in given and "snapshot_time" in given:
+        raise UsageError("list_files takes snapshot_version or snapshot_time, not both")
     at = given.get("snapshot_version", given.get("snapshot_time"))
     with caller.lake.reader() as reader:
         snapshot = resolve_at(reader, caller.at if at is None else at)
@@ -590,7 +597,7 @@ FUNCTIONS: Mapping[str, Function] = {
         columns="Success BOOLEAN", rows=_set_option, positional=("option", "value"), required=2, named=("schema", "table_name")
     ),
     "ducklake_set_commit_message": Function(
-        columns="Success BOOLEAN", rows=_set_commit_message, positional=("author", "message"), named=("extra_info",)
+        columns="Success BOOLEAN", rows=_set_commit_message, positional=("author", "message"), named=("extra_info",), takes_null=True
     ),
     "ducklake_flush_inlined_data": Function(columns=_PAIRS + "rows_flushed HUGEINT", rows=_flush, named=("schema_name", "table_name")),
     "ducklake_merge_adjacent_files": Function(

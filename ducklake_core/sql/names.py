@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sqlglot import TokenType
@@ -184,10 +183,12 @@ def is_about_definitions(sql: str, names: Names) -> bool:
         frames = {(frame.schema_name, folded(frame.name))[-len(one.parts) :] for frame in names.frames for one in runs}
         return [one.end for one in runs] == [len(tokens) - 1] and (*runs[0].parts[:-1], folded(runs[0].parts[-1])) not in frames
     schemas = {folded(split_path(schema)[0]) for schema, _ in names.objects()}
-    for token, after in pairwise(tokens):
-        name = folded(token.text)
-        is_list = name in _LISTS and after.token_type == TokenType.L_PAREN
-        if is_name(token) and (is_list or (name in _LIST_SCHEMAS - schemas and after.token_type == TokenType.DOT)):
+    views = _LISTS - {folded(name) for _, name in names.objects()}
+    for place, token in enumerate(tokens):
+        name, after = folded(token.text), tokens[place + 1].token_type if place + 1 < len(tokens) else None
+        # Without brackets they are views.
+        is_list = (name in _LISTS and after == TokenType.L_PAREN) or (name in views and is_before_table(tokens, place))
+        if is_name(token) and (is_list or (name in _LIST_SCHEMAS - schemas and after == TokenType.DOT)):
             return True
     return False
 
@@ -199,7 +200,17 @@ def definitions(lake: LakeContext, names: Names) -> Sources:
     with lake.reader() as reader:
         many = ManyTablesReader(reader.connection, reader.info, reader.catalog, committed)
         states = [one.staged or many.table_by_id(one.id, names.snapshot_id) for one in names.tables]
-    tables = [TableSource(schema_name=one.schema_name, name=one.name, columns=one.schema, read=_unread) for one in states]
+        counts = row_counts(reader, names.snapshot_id, [one.id for one in names.tables])
+    tables = [
+        TableSource(
+            schema_name=state.schema_name,
+            name=state.name,
+            columns=state.schema,
+            read=_unread,
+            row_count=counts.get(named.id, 0) + named.added_rows,
+        )
+        for named, state in zip(names.tables, states, strict=True)
+    ]
     shown = [
         ViewSource(schema_name=one.schema_name, name=one.name, sql=paths.flattened(one.sql), column_aliases=one.column_aliases)
         for one in names.views

@@ -19,7 +19,7 @@ from ducklake_core.format.expressions.parser import literal_of
 from ducklake_core.format.expressions.sql import literal_text, quoted
 from ducklake_core.format.types.names import DEFAULT_SCHEMA, folded
 from ducklake_core.format.values.arrow_cast import cast_to
-from ducklake_core.sql.time_travel import identifiers, tokens_of
+from ducklake_core.sql.time_travel import identifiers, statements_of, tokens_of
 
 if TYPE_CHECKING:
     from ducklake_core.staging.arguments import FrameLike, SqlParameters
@@ -106,6 +106,33 @@ def _constant(given: Any, key: int | str) -> str:
     text = literal_text(literal.value, literal.type, "duckdb")
     # Behind another minus sign, a negative number would begin a comment.
     return f"({text})" if text.startswith("-") else text
+
+
+def each_statement(
+    sql: str, parameters: SqlParameters, frames: Mapping[str, FrameLike], *, commit_id: str | None = None
+) -> list[tuple[str, Mapping[str, FrameLike]]]:
+    """Return the statements of a text, each with the frames that it names; the last one also has those that none names.
+
+    Args:
+        sql: The text.
+        parameters: Values of parameters.
+        frames: The frames by name.
+        commit_id: The commit id of the caller.
+
+    Raises:
+        UsageError: There are several statements, and parameters or a commit id.
+    """
+    statements = statements_of(sql)
+    if len(statements) < 2:
+        return [(statements[0] if statements else sql, frames)]
+    for name, value in (("parameters", parameters), ("commit_id", commit_id)):
+        if value is not None:
+            raise UsageError(f"{name} can be given for one statement only, but the SQL has {len(statements)}", parameter=name)
+    words = [identifiers(one) for one in statements]
+    unnamed = {name: frame for name, frame in frames.items() if not any(folded(name) in one for one in words)}
+    named = [{name: frame for name, frame in frames.items() if folded(name) in one} for one in words]
+    named[-1] |= unnamed
+    return list(zip(statements, named, strict=True))
 
 
 def frame_sources(sql: str, frames: Mapping[str, FrameLike]) -> tuple[TableSource, ...]:

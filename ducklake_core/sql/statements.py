@@ -69,6 +69,8 @@ class Statement:
             comment(self._tx, self._tokens)
         elif words[0] == "CREATE" and {"MACRO", "FUNCTION"} & set(words[1:]):
             create_macro(self._tx, self._sql, self._tokens)
+        elif words[0] == "CREATE" and "RECURSIVE" in words:
+            create_recursive_view(self._tx, self._queries, self._sql, self._tokens)
         elif words[0] == "ALTER":
             self._alter()
         elif words[0] == "DROP":
@@ -222,7 +224,9 @@ def create(
     or_replace, if_not_exists = bool(node.args.get("replace")), bool(node.args.get("exists"))
     match node.kind:
         case "SCHEMA":
-            only(node, "exists", "kind", "this")
+            only(node, "exists", "kind", "this", "replace")
+            if or_replace:
+                tx.drop_schema(schema_name(tokens), if_exists=True)
             tx.create_schema(schema_name(tokens), if_not_exists=if_not_exists)
         case "VIEW":
             only(node, *_FLAGS, "expression")
@@ -243,6 +247,26 @@ def create(
                 tx.set_sorted_by(name, sort_keys)
         case kind:
             reject(f"CREATE {kind}")
+
+
+def create_recursive_view(tx: StatementTarget, queries: StagedQueries, sql: str, tokens: Sequence[Any]) -> None:
+    """Run CREATE RECURSIVE VIEW name (columns) AS query, which is a view of WITH RECURSIVE, as in DuckDB."""
+    at = Cursor(sql, tokens, 1)
+    or_replace = at.takes("OR", "REPLACE")
+    if not at.takes("RECURSIVE", "VIEW"):
+        reject(text_between(sql, tokens, 0))
+    parts = at.name()
+    opened = at.place
+    closed = bracketed(tokens, opened) if opened < len(tokens) and tokens[opened].token_type == TokenType.L_PAREN else opened
+    columns = [name for place in range(opened + 1, closed - 1, 2) for name in names_at(tokens[place : place + 1], 0)]
+    at.place = closed
+    if not columns or not at.takes("AS"):
+        raise UsageError("cannot parse the SQL. Write CREATE RECURSIVE VIEW name (columns) AS query")
+    listed, name = ", ".join(quoted_path((one,)) for one in columns), quoted_path(parts[-1:])
+    # The line break ends a comment at the end of the query.
+    query = f"WITH RECURSIVE {name} ({listed}) AS ({at.rest()}\n) SELECT {listed} FROM {name}"  # noqa: S608 - it is the caller's own SQL
+    queries.check_view(query)
+    tx.create_view(name_of(parts), query, columns=columns, or_replace=or_replace)
 
 
 def partition_keys(sql: str, tokens: Sequence[Any], node: exp.Create) -> list[str]:

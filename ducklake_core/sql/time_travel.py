@@ -26,6 +26,8 @@ from ducklake_core.view_sql.scopes import OTHER_SNAPSHOTS
 _NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
 _LARGEST = 2**63 - 1
 _NUMBER = re.compile(r"\s*[+-]?\d+\s*", re.ASCII)
+_NO_CODE = re.compile(r"""\b[eE]'(?:\\.|[^'\\])*'|'[^']*'|"[^"]*"|\$(\w*)\$.*?\$\1\$|--[^\n]*|/\*.*?\*/|;""", re.DOTALL)
+"""Strings, quoted names, comments, and the ends of statements."""
 _WORD = re.compile(r"[^\W\d]\w*")
 
 
@@ -63,6 +65,21 @@ def tokens_of(sql: str) -> list[Any]:
             "the SQL has several statements. Pass one statement at a time; in Python, use tx.sql(...) for each in one transaction"
         )
     return found
+
+
+def statements_of(sql: str) -> list[str]:
+    """Return the statements of a text, without the semicolons between them.
+
+    >>> statements_of("SELECT ';' -- a; b\\n; ; DELETE FROM t;")
+    ["SELECT ';' -- a; b", 'DELETE FROM t']
+    """
+    ends = [found.start() for found in _NO_CODE.finditer(sql) if found[0] == ";"]
+    parts = [sql[start:end].strip() for start, end in zip([0, *(end + 1 for end in ends)], [*ends, len(sql)], strict=True)]
+    return [one for one in parts if _NO_CODE.sub(_kept, one).strip()]
+
+
+def _kept(found: re.Match[str]) -> str:
+    return "" if found[0].startswith(("--", "/*")) else found[0]
 
 
 def command(sql: str) -> tuple[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -51,10 +51,12 @@ from ducklake_core.storage.delete_files import DeletionVectors
 from ducklake_core.storage.unfinished import sweep_after_error
 
 if TYPE_CHECKING:
+    from ducklake_core.catalog.reading.definitions import Macro
     from ducklake_core.commit.registration import WriteRegistration
     from ducklake_core.engines.arrow.write_state import WriteState
     from ducklake_core.format.expressions.conditions import Column, Condition
     from ducklake_core.format.expressions.predicates import Predicate
+    from ducklake_core.format.layout.sorting import SortOrder
     from ducklake_core.format.state import Snapshot, TableState
     from ducklake_core.format.types.schema import Schema
     from ducklake_core.planning.plan import ScanPlan
@@ -67,14 +69,16 @@ class StepExecutor:
     Args:
         lake: The lake of the tables.
         registration: Registers the write ids in file names.
+        macros: Returns the macros that sort keys may call.
 
     Attributes:
         targets: Target of the last delete files of each table, by table id.
     """
 
-    def __init__(self, lake: LakeContext, registration: WriteRegistration) -> None:
+    def __init__(self, lake: LakeContext, registration: WriteRegistration, macros: Callable[[], Sequence[Macro]]) -> None:
         self._lake = lake
         self._registration = registration
+        self._macros = macros
         # DuckDB's now() is the start of its transaction.
         self._began = datetime.now(UTC)
         self.targets: dict[int, DeleteTarget] = {}
@@ -234,6 +238,7 @@ class StepExecutor:
             row_constraint=row_constraint,
             write_id=write_id,
         )
+        state = replace(state, sort=tuple(map(self._without_macros, state.sort)))
         if write_id is None:
             self._registration.add(state.write_id)
         abilities = self._lake.database.abilities
@@ -244,6 +249,14 @@ class StepExecutor:
         by = abilities.inlined_sorting
         rule = flush_rule(staged.state.sort_keys, state.schema, sorting_types=by, text_as_bytes=abilities.inlined_text_as_bytes)
         return replace(state, flush=rule)
+
+    def _without_macros(self, order: SortOrder) -> SortOrder:
+        """Return a sort key with macros in place of their calls."""
+        if order.column is not None:
+            return order
+        from ducklake_core.catalog.reading.definitions import without_macro_calls
+
+        return replace(order, expression=str(without_macro_calls(order.expression, self._macros)))
 
     def named(self, files: Sequence[str]) -> frozenset[str]:
         """Return the files that the catalog contains. A sweep must not delete them."""

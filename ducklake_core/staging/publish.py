@@ -71,6 +71,7 @@ from ducklake_core.storage.filesystems import Storage, printable
 from ducklake_core.storage.unfinished import sweep_after_error
 
 if TYPE_CHECKING:
+    from ducklake_core.catalog.reading.definitions import Macro
     from ducklake_core.maintenance.flush import FlushPlan
     from ducklake_core.staging.context import Base, LakeContext
 
@@ -104,6 +105,7 @@ class CommitCoordinator:
         message: Message of the snapshot.
         extra_info: Further information of the snapshot.
         commit_id: Commit id of the caller, which several runs may share; None for a new one.
+        macros: Returns the macros that the transaction sees.
         recent: The base, if it was read before the call.
         retries: Attempts of the call, if it uses several transactions.
 
@@ -119,6 +121,7 @@ class CommitCoordinator:
         message: str | None,
         extra_info: str | Mapping[str, Any] | None,
         commit_id: str | None,
+        macros: Callable[[], Sequence[Macro]],
         recent: Base | None = None,
         retries: CallRetries | None = None,
     ) -> None:
@@ -138,7 +141,7 @@ class CommitCoordinator:
         self._extra_info = extra_info
         stored_extra_info(self.commit_id, extra_info)
         self._registration = WriteRegistration(lake.database)
-        self._rows = StepExecutor(lake, self._registration)
+        self._rows = StepExecutor(lake, self._registration, macros)
         self._read = ReadSet()
         self._flushes: dict[int, FlushPlan] = {}
         self._flush_paths: list[str] = []

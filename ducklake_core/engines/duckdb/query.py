@@ -678,6 +678,8 @@ def query_definitions(sql: str, sources: Sources) -> pa.Table:
             name = name_in_instance(table.schema_name, table.name)
             connection.execute(f"CREATE TABLE {name} ({', '.join(map(_column_text, table.columns))})")
         make_views(connection, sources, _LISTED)
+        if sources.tables:
+            connection.execute(_with_sizes(sources.tables))
         for subject, text in sources.comments:
             with suppress(duckdb.CatalogException):
                 # A view that DuckDB could not create has none.
@@ -691,6 +693,17 @@ def query_definitions(sql: str, sources: Sources) -> pa.Table:
             return connection.sql(sql).to_arrow_table()
         except duckdb.Error as problem:
             raise UsageError(f"DuckDB does not run the query: {line_of(problem)}", sql=sql) from problem
+
+
+def _with_sizes(tables: Sequence[TableSource]) -> str:
+    """Return a macro in place of duckdb_tables() with the row counts of the lake's tables, which are empty in the instance."""
+    sizes = ", ".join(
+        f"({quoted(schema_in_instance(one.schema_name), 'duckdb')}, {quoted(one.name, 'duckdb')}, {one.row_count or 0})" for one in tables
+    )
+    counted = f"SELECT * FROM (VALUES {sizes}) AS sizes(schema_of, name_of, n)"  # noqa: S608 - quoted
+    return f"""CREATE MACRO duckdb_tables() AS TABLE
+        SELECT found.* REPLACE (coalesce(n, estimated_size) AS estimated_size) FROM system.main.duckdb_tables() AS found
+        LEFT JOIN ({counted}) ON database_name = '{_LISTED}' AND schema_name = schema_of AND table_name = name_of"""  # noqa: S608
 
 
 def _column_text(column: Field) -> str:

@@ -124,8 +124,10 @@ def _printed(expression: Any) -> str:
             paren.replace(paren.this)
     for name in list(bare.find_all(exp.Identifier)):
         name.set("quoted", name.name.lower() in DuckDB.Generator.RESERVED_KEYWORDS or not _PLAIN.fullmatch(name.name))
+    for named in list(bare.find_all(exp.Kwarg)):
+        named.replace(exp.PropertyEQ(this=exp.to_identifier(named.name), expression=named.expression))
     for operation in list(bare.find_all(exp.Binary)):
-        if not isinstance(operation, exp.Dot):
+        if not isinstance(operation, exp.Dot | exp.PropertyEQ):
             brackets = exp.Paren()
             operation.replace(brackets)
             brackets.set("this", operation)

@@ -85,6 +85,11 @@ SAME = (
     "SELECT * FROM (SELECT rowid, * FROM t) ORDER BY ALL LIMIT 3",
     "SUMMARIZE SELECT b FROM t",
     "FROM current_snapshot()",
+    "SELECT rowid, snapshot_id, * FROM ducklake_table_insertions('lake', 'main', 't', 0, 8) ORDER BY ALL LIMIT 3",
+    "SELECT d.rowid, d.* FROM ducklake_table_deletions('lake', 'main', 't', 8, 8) AS d JOIN t AS other USING (b) ORDER BY ALL LIMIT 3",
+    "SELECT max(rowid), min(snapshot_id), count(*) FROM ducklake_table_deletions('lake', 'main', 't', 0, 8) WHERE snapshot_id > 5",
+    "SELECT estimated_size, column_count FROM duckdb_tables() WHERE database_name = 'lake' AND table_name = 'u'",
+    "SELECT schema_name, table_name FROM duckdb_tables WHERE database_name = 'lake' ORDER BY ALL",
     "SELECT data_file_id, record_count, path_is_relative FROM __ducklake_metadata_lake.ducklake_data_file ORDER BY 1",
 )
 
@@ -98,6 +103,8 @@ def test_rows_are_those_of_duckdb(lake_and_duckdb: tuple[DuckLake, Oracle], quer
 REJECTED = {
     "FROM ducklake_snapshots('other')": (UsageError, "the first argument of ducklake_snapshots must be 'lake'"),
     "FROM lake.table_changes('t', 1)": (UsageError, "table_changes needs the argument end_snapshot"),
+    "FROM lake.list_files('t', snapshot_version => 2, snapshot_time => now())": (UsageError, "snapshot_version or snapshot_time, not both"),
+    "CALL lake.cleanup_old_files(dry_run => NULL)": (UsageError, "cleanup_old_files does not take NULL for dry_run"),
     "FROM lake.snapshots(1)": (UsageError, "snapshots does not take 1 arguments"),
     "CALL ducklake_set_option('lake', 'target_file_size', '1', nope => 1)": (UsageError, "does not take nope"),
     "FROM ducklake_list_files('lake', 'nope')": (NotFoundError, "nope"),

@@ -57,6 +57,15 @@ STATEMENTS = (
     "INSERT INTO nested VALUES (NULL, NULL, NULL, '[3]')",
     "CREATE TABLE dropped AS SELECT 1 AS a",
     'CREATE TABLE named ("c C", n) AS SELECT 1 AS a, 2 AS a, 3 AS z UNION ALL SELECT 4, 5, 6',
+    "CREATE OR REPLACE SCHEMA replaced",
+    "CREATE OR REPLACE SCHEMA replaced",
+    'CREATE RECURSIVE VIEW replaced.counting (n, "next n") AS SELECT 1, 2 UNION ALL SELECT n + 1, n + 2 FROM counting WHERE n < 4 -- all',
+    "CREATE TABLE counted AS FROM replaced.counting",
+    "CREATE OR REPLACE RECURSIVE VIEW replaced.counting (n) AS SELECT 1 UNION ALL SELECT n + 1 FROM counting WHERE n < 3",
+    "CREATE TABLE in_order (a VARCHAR, b VARCHAR)",
+    "CREATE MACRO pair(x, y, sep := '-') AS upper(x).trim() || trim(sep).lower() || [z || y FOR z IN list_value(x)].array_to_string('')",
+    "ALTER TABLE in_order SET SORTED BY (pair(b, a, sep := ' + ') DESC, pair(a, a))",
+    "INSERT INTO in_order VALUES ('x', 'b'), ('y', 'c'), ('z', 'a'), ('y', 'b')",
     "TRUNCATE dropped",
     "DROP TABLE dropped",
     "DROP TABLE IF EXISTS dropped",
@@ -70,6 +79,9 @@ ANSWERS = (
     "SELECT * FROM w ORDER BY ALL",
     "SELECT * FROM nested ORDER BY a",
     "SELECT name, twice(k) FROM s.v ORDER BY ALL",
+    "SELECT rowid, * FROM in_order ORDER BY rowid",
+    "SELECT expression FROM __ducklake_metadata_lake.ducklake_sort_expression WHERE expression LIKE 'pair%' ORDER BY ALL",
+    "SELECT n, 0 FROM replaced.counting UNION ALL FROM counted ORDER BY ALL",
     "SELECT table_name, comment FROM duckdb_tables() WHERE database_name = 'lake' ORDER BY ALL",
     "SELECT column_name, data_type, is_nullable, column_default, comment FROM duckdb_columns() WHERE database_name = 'lake' ORDER BY ALL",
 )
@@ -176,6 +188,8 @@ REJECTED = {
     "CREATE TABLE c (a INT PRIMARY KEY)": "PRIMARY KEY",
     "CREATE TABLE c (a INT, CHECK (a > 1))": "CHECK",
     "CREATE TEMP TABLE c AS SELECT 1 AS a": "TEMPORARY",
+    "CREATE OR REPLACE SCHEMA main": "Schema 'main' is not empty",
+    "CREATE RECURSIVE VIEW r AS SELECT 1": r"CREATE RECURSIVE VIEW name \(columns\) AS query",
     "CREATE INDEX i ON t (k)": "CREATE INDEX",
     "CREATE SEQUENCE q": "CREATE SEQUENCE",
     "DROP TABLE t, u": "several at once|Unexpected token",
@@ -190,7 +204,6 @@ REJECTED = {
     "COPY t TO 'x'": "COPY",
     "ATTACH 'x'": "ATTACH",
     "garbage in": "GARBAGE",
-    "INSERT INTO t VALUES (1, 'a'); DELETE FROM t": "Pass one statement at a time",
     "": "empty",
 }
 
@@ -206,6 +219,27 @@ def test_invalid_statements_raise(lake: DuckLake, caplog: pytest.LogCaptureFixtu
     with pytest.raises(UsageError, match="commits nothing"):
         lake.sql("SELECT 1", message="x")
     assert lake.snapshot().id == before
+
+
+def test_each_of_several_statements_is_a_commit(lake: DuckLake) -> None:
+    before = lake.snapshot().id
+    script = "INSERT INTO t VALUES (7, ';'); /* none; */ DELETE FROM t WHERE k = 1;\n;SELECT k, s FROM t WHERE k > 2 -- end; of it"
+    found = lake.sql(script, message="script")
+    assert found.to_arrow().to_pylist() == [{"k": 7, "s": ";"}]  # type: ignore[union-attr]
+    assert [one.message for one in lake.snapshots() if one.id > before] == ["script", "script"]
+    # A failed statement leaves the earlier ones.
+    with pytest.raises(NotFoundError):
+        lake.sql("INSERT INTO t SELECT k, s FROM extra; DELETE FROM nope", extra=[{"k": 8, "s": "x"}])
+    assert lake.table("t").scan(where="k = 8").count() == 1
+    with lake.transaction() as tx:
+        rows = tx.sql("CREATE TABLE made AS FROM first; INSERT INTO made FROM made; FROM made", first=[{"a": 1}])
+        assert rows is not None
+        assert rows.to_arrow()["a"].to_pylist() == [1, 1]
+    for options in ({"parameters": [1]}, {"commit_id": "x"}):
+        with pytest.raises(UsageError, match="for one statement only, but the SQL has 2"):
+            lake.sql("DELETE FROM t; DELETE FROM t", **options)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="does not name a table unnamed"):
+        lake.sql("DELETE FROM t WHERE k = 7; SELECT 1", unnamed=[{"a": 1}])
 
 
 def test_spark(lake: DuckLake, spark: SparkSession) -> None:
