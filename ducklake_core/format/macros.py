@@ -206,7 +206,7 @@ def view_text(sql: str, find: FindTable) -> str:
     except (SqlglotError, RecursionError) as problem:
         raise UnsupportedFeatureError(f"cannot parse the view's query {shown(sql)}: {parse_failure(problem)}", sql=sql) from problem
     query = statements[0] if len(statements) == 1 else None
-    if not isinstance(query, exp.Select | exp.SetOperation | exp.Subquery | exp.Values):
+    if not isinstance(query, exp.Select | exp.SetOperation | exp.Subquery | exp.Values | exp.Pivot):
         raise UsageError(f"a view is one SELECT, and {sql!r} is not", sql=sql)
     if query.find(exp.Placeholder, exp.Parameter, exp.Into):
         raise UsageError(f"the query of a view must not have parameters or write rows: {sql!r}", sql=sql)

@@ -267,14 +267,15 @@ def _without_lake_name(sql: str, caller: Caller) -> str:
     schemas = {folded(split_path(schema)[0]) for schema, _ in objects}
     names = {folded(name) for schema, name in objects if folded(schema) == DEFAULT_SCHEMA}
     is_alias = any(len(one.parts) == 1 and folded(one.parts[0]) == LAKE and may_be_alias(tokens, one.start) for one in runs)
-    if is_alias or LAKE in schemas | names:
+    if LAKE in schemas | names:
         return sql
-    # What stands behind FROM is a table; elsewhere ``lake.x`` may be a field of a column.
-    known = {DEFAULT_SCHEMA, *schemas, *names}
-    known |= {folded(one.parts[1]) for one in qualified if is_before_table(tokens, one.start)}
+    # What stands behind FROM is a table; elsewhere ``lake.x`` may be a field of a column, or a column of an alias.
+    known = set() if is_alias else {DEFAULT_SCHEMA, *schemas, *names}
+    known |= set() if is_alias else {folded(one.parts[1]) for one in qualified if is_before_table(tokens, one.start)}
     pieces, done = [], 0
     for one in qualified:
-        if folded(one.parts[1]) in known and not _is_call(tokens, one):
+        is_ours = is_before_table(tokens, one.start) or folded(one.parts[1]) in known
+        if is_ours and not _is_call(tokens, one):
             pieces.append(sql[done : tokens[one.start].start])
             done = tokens[one.start + 2].start
     return "".join([*pieces, sql[done:]])

@@ -70,6 +70,7 @@ class Names:
         tables: The tables.
         views: The views, ``macros`` the macros.
         snapshot_id: The snapshot of all of them.
+        schemas: Reads the paths of the schemas.
         frames: Frames of the caller.
     """
 
@@ -77,6 +78,7 @@ class Names:
     views: tuple[ViewState, ...]
     macros: tuple[Macro, ...]
     snapshot_id: int
+    schemas: Callable[[], Collection[str]]
     frames: tuple[TableSource, ...] = ()
 
     def objects(self) -> list[tuple[str, str]]:
@@ -102,7 +104,13 @@ def lake_names(lake: LakeContext, reader: CatalogReader, snapshot_id: int) -> Na
         views=tuple(views(reader, snapshot_id)),
         macros=tuple(macros(reader, snapshot_id)),
         snapshot_id=snapshot_id,
+        schemas=partial(_schemas, lake, snapshot_id),
     )
+
+
+def _schemas(lake: LakeContext, snapshot_id: int) -> list[str]:
+    with lake.reader() as reader:
+        return [one.name for one in reader.schemas(snapshot_id)]
 
 
 def _opened(lake: LakeContext, schema: str, name: str, snapshot_id: int) -> tuple[Schema, ScanTable]:
@@ -219,7 +227,7 @@ def definitions(lake: LakeContext, names: Names) -> Sources:
     called = [MacroSource(schema_name=one.schema_name, name=one.name, implementations=one.implementations) for one in names.macros]
     commented: list[TableState | ViewState] = [*states, *names.views]
     comments = [comment for one in commented for comment in _comments(one)]
-    return Sources(tables=tuple(tables), views=tuple(shown), macros=tuple(called), comments=tuple(comments))
+    return Sources(tables=tuple(tables), views=tuple(shown), macros=tuple(called), comments=tuple(comments), schemas=tuple(names.schemas()))
 
 
 def _comments(one: TableState | ViewState) -> Iterator[tuple[str, str]]:

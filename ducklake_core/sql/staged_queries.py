@@ -177,7 +177,13 @@ class StagedQueries:
         ]
         views = {one.state.id: one.state for one in catalog.views}
         base_views = tuple(one for one in names.views if one.id not in views and not catalog.is_dropped_view(one.id))
-        return replace(names, tables=(*kept, *own), views=(*base_views, *views.values()), macros=catalog.macros_now())
+        return replace(
+            names,
+            tables=(*kept, *own),
+            views=(*base_views, *views.values()),
+            macros=catalog.macros_now(),
+            schemas=lambda: [one.name for one in catalog.schemas_now()],
+        )
 
     def _opener(self, name: str) -> Callable[[], tuple[Schema, ScanTable]]:
         def opened() -> tuple[Schema, ScanTable]:

@@ -85,7 +85,7 @@ class Statement:
             self._sql, self._sort_keys = without_sort_keys(self._sql, self._tokens)
             self._tokens = tokens_of(self._sql)[main_word(self._tokens) :] if self._sort_keys else self._tokens
             text, has_data = without_data_clause(self._sql, self._tokens)
-            self._parsed(parse_statement(text), has_data=has_data)
+            self._parsed(parse_statement(without_query(text, self._tokens)), has_data=has_data)
         else:
             reject(words[0])
 
@@ -355,6 +355,12 @@ def without_data_clause(sql: str, tokens: Sequence[Any]) -> tuple[str, bool]:
         if words[-len(clause) :] == clause:
             return sql[: tokens[-len(clause)].start].rstrip(), has_data
     return sql, True
+
+
+def without_query(sql: str, tokens: Sequence[Any]) -> str:
+    """Return CREATE TABLE or VIEW with a short query in place of its own, which is DuckDB's to read."""
+    place = next((place for place in outside_brackets(tokens, 0) if keyword(tokens[place]) == "AS"), None)
+    return sql if place is None else f"{sql[: tokens[place].end + 1]} SELECT 1"
 
 
 class Cursor:

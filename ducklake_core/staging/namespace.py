@@ -79,8 +79,11 @@ class StagedSchemas:
 
     def schemas_within(self, state: SchemaState) -> list[SchemaState]:
         """Return the schemas directly within a schema."""
-        known = {folded(one.name): one for one in (*self._committed(), *self._schemas.values())}
-        return [one for one in known.values() if folded(parent_schema(one.name) or "") == folded(state.name)]
+        return [one for one in self.schemas_now() if folded(parent_schema(one.name) or "") == folded(state.name)]
+
+    def schemas_now(self) -> list[SchemaState]:
+        """Return the schemas of the base snapshot without dropped ones, and those that the transaction has created."""
+        return list({folded(one.name): one for one in (*self._committed(), *self._schemas.values())}.values())
 
     def create_schema(self, path: str, *, or_existing: bool = False, with_parents: bool = False) -> SchemaState:
         """Stage a new schema.

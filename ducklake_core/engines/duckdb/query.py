@@ -86,12 +86,14 @@ class Sources:
 
     Attributes:
         comments: For queries about definitions, what comments are about, such as ``TABLE "main"."t"``, and their text.
+        schemas: For queries about definitions, the paths of all schemas.
     """
 
     tables: tuple[TableSource, ...] = ()
     views: tuple[ViewSource, ...] = ()
     macros: tuple[MacroSource, ...] = ()
     comments: tuple[tuple[str, str], ...] = ()
+    schemas: tuple[str, ...] = ()
 
     @property
     def statements(self) -> list[str]:
@@ -672,7 +674,7 @@ def query_definitions(sql: str, sources: Sources) -> pa.Table:
         connection.execute(f"USE {_LISTED}")
         make_own_functions(connection, sources.statements, sources)
         named: tuple[TableSource | ViewSource | MacroSource, ...] = (*sources.tables, *sources.views, *sources.macros)
-        for path in dict.fromkeys(one.schema_name for one in named):
+        for path in sources.schemas:
             connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted_path((schema_in_instance(path),))}")
         for table in sources.tables:
             name = name_in_instance(table.schema_name, table.name)

@@ -31,7 +31,7 @@ def lake_and_duckdb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[
     lake.sql("CREATE VIEW pairs (n, s) AS VALUES (1, 'x'), (2, 'it''s')")
     for comment in ("TABLE t IS 'it''s t'", "COLUMN t.b IS 'letters'", "VIEW v IS 'counted'"):
         lake.sql(f"COMMENT ON {comment}")
-    lake.sql("CALL ducklake_set_option('lake', 'target_file_size', '1MB', table_name => 't')")
+    lake.sql("CALL ducklake_set_option('lake', 'target_file_size', '1MB', table_name => 't'); CREATE SCHEMA bare")
     with attached(address) as duckdb:
         yield lake, duckdb
     lake.close()
@@ -79,6 +79,8 @@ SAME = (
     "SELECT * FROM lake.s.u",
     "SELECT lake.s.u.k, u.n.t FROM lake.s.u, lake.t LIMIT 1",
     "SELECT lake.a FROM t AS lake ORDER BY 1 LIMIT 1",
+    "SELECT lake.a FROM lake.t AS lake ORDER BY 1 LIMIT 1",
+    "SELECT schema_name FROM duckdb_schemas() WHERE database_name = 'lake' ORDER BY 1",
     "SELECT rowid, * FROM t ORDER BY ALL LIMIT 3",
     "SELECT t.rowid, t.*, u.k FROM t, lake.s.u AS u ORDER BY ALL LIMIT 3",
     "SELECT *, snapshot_id FROM t WHERE rowid < 3 ORDER BY ALL",
