@@ -38,6 +38,7 @@ ScanTable: TypeAlias = "Callable[[Sequence[str], Predicate | str | None], Scan]"
 RUN_STRINGS = {"query", "query_table"}
 """Functions that take names of tables as strings."""
 _LISTS = {f"duckdb_{kind}" for kind in ("tables", "views", "columns", "schemas", "databases", "constraints", "indexes")}
+_LISTS |= {"pragma_table_info", "pragma_show"}
 _LIST_SCHEMAS = {"information_schema", "pg_catalog"}
 
 _BEFORE_TABLES = ("FROM", "JOIN", "INTO", "USING", "TABLE", "PIVOT", "UNPIVOT", "DESCRIBE", "SUMMARIZE")

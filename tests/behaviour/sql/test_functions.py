@@ -87,6 +87,7 @@ SAME = (
     "SELECT * FROM (SELECT rowid, * FROM t) ORDER BY ALL LIMIT 3",
     "SUMMARIZE SELECT b FROM t",
     "FROM current_snapshot()",
+    "SELECT name, type FROM pragma_table_info('s.u')",
     "SELECT rowid, snapshot_id, * FROM ducklake_table_insertions('lake', 'main', 't', 0, 8) ORDER BY ALL LIMIT 3",
     "SELECT d.rowid, d.* FROM ducklake_table_deletions('lake', 'main', 't', 8, 8) AS d JOIN t AS other USING (b) ORDER BY ALL LIMIT 3",
     "SELECT max(rowid), min(snapshot_id), count(*) FROM ducklake_table_deletions('lake', 'main', 't', 0, 8) WHERE snapshot_id > 5",
