@@ -274,8 +274,8 @@ def _without_lake_name(sql: str, caller: Caller) -> str:
     known |= set() if is_alias else {folded(one.parts[1]) for one in qualified if is_before_table(tokens, one.start)}
     pieces, done = [], 0
     for one in qualified:
-        is_ours = is_before_table(tokens, one.start) or folded(one.parts[1]) in known
-        if is_ours and not _is_call(tokens, one):
+        is_in_lake = is_before_table(tokens, one.start) or folded(one.parts[1]) in known
+        if is_in_lake and not _is_call(tokens, one):
             pieces.append(sql[done : tokens[one.start].start])
             done = tokens[one.start + 2].start
     return "".join([*pieces, sql[done:]])
