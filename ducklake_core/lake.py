@@ -14,7 +14,7 @@ from ducklake_core.catalog.database.bootstrap import create_catalog, open_catalo
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.database.failures import CallRetries, RetryPolicy
 from ducklake_core.catalog.database.url import parse_catalog_url
-from ducklake_core.catalog.reading.definitions import Macro, find_view, macros, view, views
+from ducklake_core.catalog.reading.definitions import Macro, macros, view, views
 from ducklake_core.catalog.reading.options import ScopedOption, delete_option, scoped_options, store_option
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.commit.request import checked_commit_id
@@ -373,11 +373,7 @@ class DuckLake:
         Raises:
             NotFoundError: The snapshot has no such table. Open a view with :meth:`view`.
         """
-        try:
-            return Table(self._context, self._state(name, at), at=at)
-        except NotFoundError:
-            self._reject_view(name, at)
-            raise
+        return Table(self._context, self._state(name, at), at=at)
 
     def progress(self, callback: ProgressCallback | None) -> AbstractContextManager[None]:
         """Report the progress of writes, updates, merges, restores and undrops in a block: ``with lake.progress(print): ...``.
@@ -824,18 +820,6 @@ class DuckLake:
             encrypted=self._info.encrypted,
             created_by=self._info.created_by,
         )
-
-    def _reject_view(self, name: str, at: At) -> None:
-        """Raise a helpful error if the name belongs to a view."""
-        with self.reader() as reader:
-            found = find_view(reader, *split_name(name), resolve_at(reader, at).id)
-        if found is not None:
-            where = f"{found.schema_name}.{found.name}"
-            message = (
-                f"{where} is a view, not a table (snapshot {found.snapshot_id}). Open it with lake.view(...), or query it with "
-                "lake.sql(...)"
-            )
-            raise NotFoundError(message, view=where, snapshot_id=found.snapshot_id)
 
     # Define
 

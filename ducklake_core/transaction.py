@@ -434,7 +434,6 @@ class Transaction:
             if staged is None:
                 return
             if mode == "upsert":
-                check_keys(on, staged.state)
                 check_whole_structs(staged.state, frame.schema)
                 # The rows are read twice, and again after conflicts: for the new files, and for the keys of the rows that they replace.
                 frame = frame.replayable()
@@ -503,9 +502,13 @@ class Transaction:
             schema_name, table_name = split_name(name)
             owner = self._catalog.find_schema(schema_name) or self._catalog.create_schema(schema_name, or_existing=True, with_parents=True)
             created = self._catalog.create_table(owner, table_name, frame.schema, request.partition_by, request.comment, or_existing=True)
+            if request.mode == "upsert":
+                check_keys(request.on, created.state, frame.schema)
             return created, frame, False
         is_empty = frame.is_surely_empty
         if not is_empty:
+            if request.mode == "upsert":
+                check_keys(request.on, staged.state, frame.schema)
             is_empty, frame = self._fit(staged, frame, request.schema_evolution, missing)
         check_existing(staged.state, request)
         return staged, frame, is_empty
@@ -779,9 +782,6 @@ class Transaction:
 
         table = staged.state.schema
         columns = Schema(columns=tuple(column for column in table if frame.schema.find(column.name) is not None))
-        for name in on:
-            if columns.find(name) is None:
-                raise SchemaError(f"the data has no column {name!r}, which is part of the key. Add it, or change the key", column=name)
         has_values = len(columns) > len({folded(name) for name in on})
         clauses: list[MergeClause] = [("matched", "update", "all", None)] if has_values else []
         request = merge_request(staged.name, table, columns, list(on), [*clauses, ("not matched", "insert", "all", None)])

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 from ducklake_core.catalog.reading.options import resolve_bound
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.commit.request import CommitMessage
-from ducklake_core.errors import UsageError
+from ducklake_core.errors import SchemaError, UsageError
 from ducklake_core.format import arguments
 from ducklake_core.format.expressions.conditions import Column, Condition
 from ducklake_core.format.expressions.predicates import Predicate
 from ducklake_core.format.state import Snapshot, TableState
 from ducklake_core.format.types.names import storable
+from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.types.text import shown
 
 if TYPE_CHECKING:
@@ -202,9 +203,11 @@ def missing_columns_of(given: MissingColumns | None, evolution: SchemaEvolution)
     return given
 
 
-def check_keys(on: Sequence[str], state: TableState) -> None:
-    """Reject an upsert without key columns, or with key columns that the table lacks."""
+def check_keys(on: Sequence[str], state: TableState, data: Schema) -> None:
+    """Reject an upsert without key columns, or with key columns that the table or the data lacks."""
     if not on:
         raise UsageError(f"An upsert into {state.qualified_name} needs key columns. Pass on=[...]", table=state.qualified_name)
     for name in on:
         state.schema.column(name)
+        if data.find(name) is None:
+            raise SchemaError(f"the data has no column {name!r}, which is part of the key. Add it, or change the key", column=name)

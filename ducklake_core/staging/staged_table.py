@@ -610,10 +610,10 @@ def check_existing(table: TableState, request: WriteRequest) -> None:
     if request.partition_by:
         wanted, present = partition_spec(request.partition_by, table.schema, table.format_version), table.partition_spec
         if wanted is None or present is None or wanted.fields != present.fields:
-            keys = ", ".join(key.expression for key in present.fields) if present is not None else "nothing"
+            keys = ", ".join(key.expression for key in present.fields) if present is not None else ""
+            is_now = f"is partitioned by {keys}, not by" if keys else "exists and is not partitioned, but partition_by is"
             raise UsageError(
-                f"Table {name} is partitioned by {keys}, not by {', '.join(request.partition_by)}. Remove partition_by, or change the keys "
-                "with set_partitioned_by",
+                f"Table {name} {is_now} {', '.join(request.partition_by)}. Remove partition_by, or change the keys with set_partitioned_by",
                 table=name,
             )
     if request.comment is not None and request.comment != table.comment:

@@ -253,7 +253,7 @@ def footer_content(source: pa.NativeFile, where: str) -> tuple[bytes, int]:
             f"{where} is encrypted, and the catalog has no key for it; write its rows to the lake instead", path=where
         )
     if len(end) < TAIL or end[-4:] != MAGIC:
-        raise CorruptFileError(f"{where} does not end as a Parquet file does: it was cut, or is something else", path=where)
+        raise CorruptFileError(f"{where} is not a Parquet file, or is truncated", path=where)
     length = int.from_bytes(end[-TAIL:-4], "little")
     if length + TAIL > size:
         raise CorruptFileError(f"{where} has {size} bytes, but its footer has {length}: it was cut, or is damaged", path=where)

@@ -125,6 +125,8 @@ def parse_catalog_url(text: str | os.PathLike[str], metadata_schema: str | None 
         raise UsageError("The catalog address contains a NUL character or half of a surrogate pair. Remove it", parameter="catalog")
     optional(storable, "metadata_schema", metadata_schema)
     spelled = text.strip()
+    if ":" not in spelled and os.path.isfile(spelled):
+        return parse_catalog_url(Path(spelled), metadata_schema)
     kind, separator, rest = spelled.removeprefix("ducklake:").partition(":")
     if not separator or rest.startswith("//") or "+" in kind:
         return _from_url(spelled, metadata_schema)

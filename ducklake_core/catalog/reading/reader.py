@@ -275,10 +275,23 @@ class CatalogReader:
         rows = [r for r in self.connection.execute(query) if same_name(r.table_name, name) and same_name(r.schema_name, schema)]
         if rows:
             return self._state(rows, snapshot_id)
+        if suggest:
+            self._reject_view(schema, name, snapshot_id)
         near = self._similar_tables(schema, name, snapshot_id) if suggest else ""
         raise NotFoundError(
             f"there is no table {schema}.{name} at snapshot {snapshot_id}{near}", table=f"{schema}.{name}", snapshot_id=snapshot_id
         )
+
+    def _reject_view(self, schema: str, name: str, snapshot_id: int) -> None:
+        """Raise an error that states what to do if the name belongs to a view."""
+        view, schemas = self.catalog["view"], self.catalog.schemas
+        query = select(schemas.c.schema_name, view.c.view_name).join(schemas, schemas.c.schema_id == view.c.schema_id)
+        query = query.where(live(view, snapshot_id), live(schemas, snapshot_id), may_be_named(view.c.view_name, name))
+        for row in self.connection.execute(query):
+            if same_name(row.view_name, name) and same_name(row.schema_name, schema):
+                where = f"{row.schema_name}.{row.view_name}"
+                message = f"{where} is a view, not a table (snapshot {snapshot_id}). Open it with lake.view(...), or query it with lake.sql"
+                raise NotFoundError(f"{message}(...)", view=where, snapshot_id=snapshot_id)
 
     def _similar_tables(self, schema: str, name: str, snapshot_id: int) -> str:
         """Return tables with a similar name, or with this name in another schema, for a message."""

@@ -10,6 +10,7 @@ number and equals itself, -0.0 equals 0.0, infinite timestamps survive a change 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
@@ -229,8 +230,10 @@ def _place(name: str, names: list[str]) -> int | None:
 
 
 def _needs_engine(expression: SqlExpression) -> UnsupportedFeatureError:
+    has_bits = re.search(r"[^&|][&|][^&|]", re.sub(r"'[^']*'", "", expression.sql))
+    bitwise = ". & and | compute with bits: write AND and OR" if has_bits else ""
     return UnsupportedFeatureError(
-        f"Arrow cannot evaluate {expression.sql!r}. Write the condition without it, or use lake.sql(...) or Spark",
+        f"Arrow cannot evaluate {expression.sql!r}{bitwise}. Write the condition without it, or use lake.sql(...) or Spark",
         expression=expression.sql,
     )
 

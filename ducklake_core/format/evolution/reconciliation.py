@@ -52,8 +52,10 @@ from ducklake_core.format.types.data_types import (
 )
 from ducklake_core.format.types.names import folded
 from ducklake_core.format.types.schema import Schema
+from ducklake_core.format.types.text import similar
 
 Mode: TypeAlias = Literal["strict", "additive"]
+_ADDITIVE = "schema_evolution='additive' would change the table"
 _REMEDY = ". Cast the data, or change the column with table.set_column_type(...)"
 # Decimal digits that hold every value of an integer type, in the order of INTEGERS.
 _DIGITS: dict[DataType, int] = dict(zip(INTEGERS, (3, 5, 10, 19, 39, 3, 5, 10, 20, 39), strict=True))
@@ -270,9 +272,7 @@ def reconcile(
     columns = work.level(table.columns, frame.columns, None, "")
     rejected = [*work.rejected, *(work.changed if mode == "strict" else ())]
     if rejected:
-        hint = (
-            "".join(sorted(work.remedies)) if work.rejected or mode != "strict" else "; schema_evolution='additive' would change the table"
-        )
+        hint = "".join(sorted(work.remedies)) if work.rejected or mode != "strict" else f"; {_misspelled(table, frame)}{_ADDITIVE}"
         raise SchemaError(f"the data does not fit the table: {'; '.join(rejected)}{hint}", differences=tuple(rejected))
     return Reconciliation(
         schema=Schema(columns=columns) if work.changed else table,
@@ -342,7 +342,7 @@ class _Work:
         if frame is not None:
             return self.node(column, frame, parent, path)
         if parent is None and not column.nullable and column.default is None:
-            self.rejected.append(f"column {path + column.name!r} ({column.type}) is NOT NULL and the frame does not have it")
+            self.rejected.append(f"column {path + column.name!r} ({column.type}) is NOT NULL, but the data does not have it")
         elif column.default is None:
             self.missing.append(path + column.name)
         return column
@@ -385,6 +385,12 @@ class _Work:
         numbered = Field(id=own, name=column.name, type=with_children(column.type, lambda child: self.new(child, own)))
         self.added.insert(place, (numbered, parent))
         return numbered
+
+
+def _misspelled(table: Schema, frame: Schema) -> str:
+    """Return a question for a new column whose name is like that of a column that the frame lacks."""
+    lacking = [column.name for column in table if frame.find(column.name) is None]
+    return next((f"{near} " for column in frame if table.find(column.name) is None and (near := similar(column.name, lacking))), "")
 
 
 def with_adopted_types(frame: Schema, table: Schema, adopted_type: Callable[[Field, Field], DataType]) -> Schema:

@@ -31,6 +31,7 @@ _SQL_NAMES = {
     "float8": "float64", "string": "varchar", "text": "varchar", "char": "varchar", "bytea": "blob", "binary": "blob",
     "varbinary": "blob", "datetime": "timestamp", "timestamp with time zone": "timestamptz", "time with time zone": "timetz",
 }  # fmt: skip
+_CONSTRAINT = re.compile(r"\b(?:not\s+null|default|primary\s+key)\b", re.IGNORECASE)
 _TOKEN = re.compile(r'\s*(?:(?P<quoted>"(?:[^"]|"")+")|(?P<word>\w+)|(?P<mark>[()<>,:\[\]]))')
 _CLOSING = {"(": ")", "<": ">"}
 
@@ -87,9 +88,10 @@ class _Text:
         return found
 
     def _wrong(self) -> SchemaError:
+        constraint = ". Set NOT NULL and defaults after the table is created, or write CREATE TABLE in lake.sql"
         return SchemaError(
             f"cannot read the type {self._text!r}: write a type of DuckLake (int32, decimal(10,2), struct<x: int32>) or of DuckDB's SQL "
-            "(STRUCT(x INTEGER), VARCHAR[])",
+            f"(STRUCT(x INTEGER), VARCHAR[]){constraint if _CONSTRAINT.search(self._text) else ''}",
             type=self._text,
         )
 

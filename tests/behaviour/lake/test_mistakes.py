@@ -40,6 +40,7 @@ def message_of(call: Callable[[], object]) -> str:
         "id = 'x'": "'x' cannot be read as a value of type int64, the type of column 'id'",
         "id IN ('x', 'y')": "'x' cannot be read as a value of type int64, the type of column 'id'",
         "id BETWEEN 'a' AND 'b'": "the type of column 'id'",
+        "id = 1 & n = 2": "write AND and OR",
         "country = DE": "If it is a string, write it in single quotes, as in 'DE'",
         "the_country = 'DE'": "there is no column 'the_country' (did you mean 'country'",
         "id = 1 AND": "cannot read the condition 'id = 1 AND': a part is missing after 'AND'",
@@ -117,3 +118,30 @@ def test_files_that_are_loaded(lake: DuckLake, tmp_path: Path, name: str, text: 
     printed = CliRunner().invoke(app, ["--lake", f"sqlite:///{catalog}", "load", str(tmp_path / name), "--into", "t"])
     assert words in printed.stderr
     assert not [word for word in FOREIGN_WORDS if word in printed.stderr]
+
+
+def test_columns_that_are_missing_or_misspelled(lake: DuckLake) -> None:
+    table = lake.table("t")
+    assert "column 'countri' is new (varchar); did you mean 'country'? schema_evolution='additive'" in message_of(
+        lambda: table.append([{"id": 1, "countri": "DE"}])
+    )
+    assert "the data has no column 'id', which is part of the key" in message_of(lambda: table.upsert([{"country": "DE"}], on="id"))
+    assert "there is no column 'code'" in message_of(lambda: table.upsert([{"country": "DE"}], on="code"))
+    assert "exists and is not partitioned, but partition_by is id" in message_of(
+        lambda: lake.write("t", [{"id": 1}], partition_by="id", missing_columns="null")
+    )
+    assert "Set NOT NULL and defaults after the table is created" in message_of(lambda: lake.create_table("x", {"id": "int64 NOT NULL"}))
+
+
+def test_a_change_of_a_view_names_the_view(lake: DuckLake) -> None:
+    lake.sql("CREATE VIEW german AS SELECT * FROM t WHERE country = 'DE'")
+    for call in (lambda: lake.sql("DELETE FROM german"), lambda: lake.table("german")):
+        assert "main.german is a view" in message_of(call)
+
+
+def test_the_name_of_a_file_is_an_address(lake: DuckLake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    DuckLake.create("sqlite:///some.sqlite", data_path="files/").close()
+    with DuckLake.open("some.sqlite") as opened:
+        assert opened.tables() == []
+    assert "The catalog address cannot be parsed" in message_of(lambda: DuckLake.open("other.sqlite"))

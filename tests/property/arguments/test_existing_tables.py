@@ -35,7 +35,7 @@ def test_other_keys_and_comments_raise(lake: DuckLake, lake_address: LakeAddress
     for keys in (["k"], ["bucket(8, k)"], ["bucket(4, k)", "b"]):
         with pytest.raises(UsageError, match=r"main\.t is partitioned by bucket\(4, k\), not by .*set_partitioned_by"):
             lake.write("t", ROWS, partition_by=keys, inline=False)
-    with pytest.raises(UsageError, match=r"main\.plain is partitioned by nothing"):
+    with pytest.raises(UsageError, match=r"main\.plain exists and is not partitioned, but partition_by is"):
         lake.write("plain", ROWS, partition_by="b")
     with pytest.raises(NotFoundError, match="nope"):
         lake.write("t", ROWS, partition_by="nope")

@@ -196,7 +196,7 @@ def test_damage_raises_an_error_of_the_library(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=r"a\.parquet"):
         rows(FileTask(file=file), shape(A))
     path.write_bytes(content[:200])
-    with pytest.raises(CorruptFileError, match="does not end as a Parquet file"):
+    with pytest.raises(CorruptFileError, match="is not a Parquet file, or is truncated"):
         rows(FileTask(file=file), shape(A))
     path.unlink()
     with pytest.raises(NotFoundError, match=r"a\.parquet"):
