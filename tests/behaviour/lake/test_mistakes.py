@@ -122,9 +122,7 @@ def test_files_that_are_loaded(lake: DuckLake, tmp_path: Path, name: str, text: 
 
 def test_columns_that_are_missing_or_misspelled(lake: DuckLake) -> None:
     table = lake.table("t")
-    assert "column 'kountry' is new (varchar); did you mean 'country'? schema_evolution='additive'" in message_of(
-        lambda: table.append([{"id": 1, "kountry": "DE"}])
-    )
+    assert "column 'kountry' is new (varchar); did you mean 'country'" in message_of(lambda: table.append([{"id": 1, "kountry": "DE"}]))
     assert "the data has no column 'id', which is part of the key" in message_of(lambda: table.upsert([{"country": "DE"}], on="id"))
     assert "there is no column 'code'" in message_of(lambda: table.upsert([{"country": "DE"}], on="code"))
     assert "exists and is not partitioned, but partition_by is id" in message_of(
