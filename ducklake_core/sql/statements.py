@@ -11,6 +11,7 @@ from sqlglot import TokenType, exp
 from ducklake_core.errors import UsageError
 from ducklake_core.format.types.names import dotted, folded, quoted_path, split_name
 from ducklake_core.format.types.schema import Schema
+from ducklake_core.format.types.text import similar_in_brackets
 from ducklake_core.sql.parts import (
     bracketed,
     column_of,
@@ -37,6 +38,10 @@ if TYPE_CHECKING:
     from ducklake_core.sql.staged_queries import StagedQueries, StatementTarget
 
 
+_FIRST_WORDS = (
+    "SELECT", "FROM", "WITH", "INSERT", "UPDATE", "DELETE", "MERGE", "CREATE", "ALTER", "DROP", "COMMENT", "TRUNCATE", "COPY", "CALL",
+    "SHOW", "DESCRIBE", "SUMMARIZE", "EXPLAIN", "PIVOT",
+)  # fmt: skip
 _FLAGS = ("exists", "replace", "kind", "this", "refresh")
 
 
@@ -87,7 +92,7 @@ class Statement:
             text, has_data = without_data_clause(self._sql, self._tokens)
             self._parsed(parse_statement(without_query(text, self._tokens)), has_data=has_data)
         else:
-            reject(words[0])
+            reject(words[0] + similar_in_brackets(words[0], _FIRST_WORDS))
 
     def _check_kind(self, kind: str, tokens: Sequence[Any]) -> None:
         """Raise where a statement about a table names a view, or the reverse, as DuckDB does."""

@@ -131,6 +131,10 @@ def test_columns_that_are_missing_or_misspelled(lake: DuckLake) -> None:
     assert "Set NOT NULL and defaults after the table is created" in message_of(lambda: lake.create_table("x", {"id": "int64 NOT NULL"}))
 
 
+def test_a_misspelled_statement(lake: DuckLake) -> None:
+    assert message_of(lambda: lake.sql("SELCT 1")).startswith("SELCT (did you mean 'SELECT'?) is not supported")
+
+
 def test_a_change_of_a_view_names_the_view(lake: DuckLake) -> None:
     lake.sql("CREATE VIEW german AS SELECT * FROM t WHERE country = 'DE'")
     for call in (lambda: lake.sql("DELETE FROM german"), lambda: lake.table("german")):
