@@ -66,6 +66,7 @@ from ducklake_core.staging.arguments import (
     Where,
     WriteMode,
     WriteRequest,
+    check_key_columns,
     check_keys,
     checked_at,
     missing_columns_of,
@@ -503,18 +504,24 @@ class Transaction:
             owner = self._catalog.find_schema(schema_name) or self._catalog.create_schema(schema_name, or_existing=True, with_parents=True)
             created = self._catalog.create_table(owner, table_name, frame.schema, request.partition_by, request.comment, or_existing=True)
             if request.mode == "upsert":
-                check_keys(request.on, created.state, frame.schema)
+                check_keys(request.on, created.state)
             return created, frame, False
+        if request.mode == "upsert":
+            check_keys(request.on, staged.state)
         is_empty = frame.is_surely_empty
         if not is_empty:
-            if request.mode == "upsert":
-                check_keys(request.on, staged.state, frame.schema)
-            is_empty, frame = self._fit(staged, frame, request.schema_evolution, missing)
+            is_empty, frame = self._fit(staged, frame, request.schema_evolution, missing, request.on)
         check_existing(staged.state, request)
         return staged, frame, is_empty
 
-    def _fit(self, staged: StagedTable, frame: Frame, mode: SchemaEvolution, missing: MissingColumns) -> tuple[bool, Frame]:
-        """Fit the columns of a table to a frame. Return whether the frame is known to have no rows, and the frame with all of its rows."""
+    def _fit(
+        self, staged: StagedTable, frame: Frame, mode: SchemaEvolution, missing: MissingColumns, on: Sequence[str] = ()
+    ) -> tuple[bool, Frame]:
+        """Fit the columns of a table to a frame, which must have the key columns ``on``.
+
+        Returns:
+            Whether the frame is known to have no rows, and the frame with all of its rows.
+        """
         columns = frame.schema_for(staged.state.schema)
         problem: DuckLakeError | None = None
         wanted, differences = staged.state, tuple[str, ...]()
@@ -531,6 +538,7 @@ class Transaction:
         try:
             if not columns.columns:
                 raise no_columns(frame.kind)
+            check_key_columns(on, columns)
             wanted, differences = evolve(staged.state, columns, mode, missing, holds_only_nulls)
         except (SchemaError, UsageError) as error:
             problem = error

@@ -203,11 +203,16 @@ def missing_columns_of(given: MissingColumns | None, evolution: SchemaEvolution)
     return given
 
 
-def check_keys(on: Sequence[str], state: TableState, data: Schema) -> None:
-    """Reject an upsert without key columns, or with key columns that the table or the data lacks."""
+def check_keys(on: Sequence[str], state: TableState) -> None:
+    """Reject an upsert without key columns, or with key columns that the table lacks."""
     if not on:
         raise UsageError(f"An upsert into {state.qualified_name} needs key columns. Pass on=[...]", table=state.qualified_name)
     for name in on:
         state.schema.column(name)
+
+
+def check_key_columns(on: Sequence[str], data: Schema) -> None:
+    """Reject an upsert whose data lacks a key column."""
+    for name in on:
         if data.find(name) is None:
             raise SchemaError(f"the data has no column {name!r}, which is part of the key. Add it, or change the key", column=name)
