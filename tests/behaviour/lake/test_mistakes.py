@@ -132,7 +132,7 @@ def test_columns_that_are_missing_or_misspelled(lake: DuckLake) -> None:
 
 
 def test_a_misspelled_statement(lake: DuckLake) -> None:
-    assert message_of(lambda: lake.sql("SELCT 1")).startswith("SELCT (did you mean 'SELECT'?) is not supported")
+    assert message_of(lambda: lake.sql("SEELCT 1")).startswith("SEELCT (did you mean 'SELECT'?) is not supported")
 
 
 def test_a_change_of_a_view_names_the_view(lake: DuckLake) -> None:
