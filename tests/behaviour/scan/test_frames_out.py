@@ -188,7 +188,7 @@ def test_numpy_and_nullable_pandas(lake: DuckLake) -> None:
         lake.table("t").to_pandas(dtype_backend="float")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("values", [[2**53 + 1, None], [-(2**53) - 1, None], [[2**53 + 1, None]]], ids=["large", "small", "in a list"])
+@pytest.mark.parametrize("values", [[2**53 + 1, None], [-(2**53) - 1, None]], ids=["large", "small"])
 def test_numbers_that_floats_cannot_hold_are_not_rounded(lake: DuckLake, values: list[Any]) -> None:
     lake.write("t", pa.table({"n": values}))
     with pytest.raises(UsageError, match=r"column 'n'.*dtype_backend"):
