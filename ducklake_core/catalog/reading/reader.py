@@ -290,8 +290,11 @@ class CatalogReader:
         for row in self.connection.execute(query):
             if same_name(row.view_name, name) and same_name(row.schema_name, schema):
                 where = f"{row.schema_name}.{row.view_name}"
-                message = f"{where} is a view, not a table (snapshot {snapshot_id}). Open it with lake.view(...), or query it with lake.sql"
-                raise NotFoundError(f"{message}(...)", view=where, snapshot_id=snapshot_id)
+                raise NotFoundError(
+                    f"{where} is a view, not a table (snapshot {snapshot_id}). Open it with lake.view(...), or query it with lake.sql(...)",
+                    view=where,
+                    snapshot_id=snapshot_id,
+                )
 
     def _similar_tables(self, schema: str, name: str, snapshot_id: int) -> str:
         """Return tables with a similar name, or with this name in another schema, for a message."""

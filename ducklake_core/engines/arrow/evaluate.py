@@ -231,9 +231,9 @@ def _place(name: str, names: list[str]) -> int | None:
 
 def _needs_engine(expression: SqlExpression) -> UnsupportedFeatureError:
     has_bits = re.search(r"[^&|][&|][^&|]", re.sub(r"'[^']*'", "", expression.sql))
-    bitwise = ". & and | compute with bits: write AND and OR" if has_bits else ""
+    remedy = "Write AND and OR instead of & and |, which compute with bits," if has_bits else "Write the condition without it,"
     return UnsupportedFeatureError(
-        f"Arrow cannot evaluate {expression.sql!r}{bitwise}. Write the condition without it, or use lake.sql(...) or Spark",
+        f"Arrow cannot evaluate {expression.sql!r}. {remedy} or use lake.sql(...) or Spark",
         expression=expression.sql,
     )
 

@@ -418,7 +418,7 @@ def pandas_frame(table: pa.Table, dtype_backend: DtypeBackend) -> pd.DataFrame:
     if dtype_backend == "pyarrow":
         # ArrowDtype of an extension type has no arithmetic in pandas, so columns get the type of its storage. pandas cannot print one of
         # intervals, which become objects.
-        return _converted(table, lambda kind: None if pa.types.is_interval(kind) else pd.ArrowDtype(kind))
+        return table.to_pandas(types_mapper=lambda kind: None if pa.types.is_interval(kind) else pd.ArrowDtype(kind))
     nullable = {pa.from_numpy_dtype(kind.type): kind for kind in _nullable_numbers()}
     nullable |= {pa.bool_(): pd.BooleanDtype(), pa.string(): pd.StringDtype()}
     return _converted(table, nullable.get)

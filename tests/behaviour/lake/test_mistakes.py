@@ -40,7 +40,7 @@ def message_of(call: Callable[[], object]) -> str:
         "id = 'x'": "'x' cannot be read as a value of type int64, the type of column 'id'",
         "id IN ('x', 'y')": "'x' cannot be read as a value of type int64, the type of column 'id'",
         "id BETWEEN 'a' AND 'b'": "the type of column 'id'",
-        "id = 1 & n = 2": "write AND and OR",
+        "id = 1 & n = 2": "Write AND and OR instead of & and |",
         "country = DE": "If it is a string, write it in single quotes, as in 'DE'",
         "the_country = 'DE'": "there is no column 'the_country' (did you mean 'country'",
         "id = 1 AND": "cannot read the condition 'id = 1 AND': a part is missing after 'AND'",
