@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from functools import wraps
@@ -21,6 +22,7 @@ COMMIT_MESSAGE = ("author", "message", "extra_info")
 COMMIT_OPTIONS = (*COMMIT_MESSAGE, "commit_id")
 # Ids and counts are BIGINT in every catalog database.
 _MAX_NUMBER = 2**63 - 1
+_NUMBER = re.compile(r"\s*[+-]?\d+\s*", re.ASCII)
 
 Checked = TypeVar("Checked")
 Decorated = TypeVar("Decorated", bound=type)
@@ -239,6 +241,15 @@ def _time_of_text(text: str) -> datetime | None:
     except ValueError:
         return None
     return found if found.tzinfo is not None else zoned(found)
+
+
+def names_hold(text: str) -> bool:
+    """Return whether a string that names a snapshot is the name of a hold, and not a number or a time.
+
+    >>> names_hold("month end"), names_hold("7"), names_hold("2026-01-31")
+    (True, False, False)
+    """
+    return _NUMBER.fullmatch(text) is None and _time_of_text(text) is None
 
 
 def age(name: str, value: object) -> timedelta:

@@ -29,7 +29,7 @@ from ducklake_core.format import arguments
 from ducklake_core.format.options import Options, option_age
 from ducklake_core.format.state import LakeInfo
 from ducklake_core.format.types.names import storable
-from ducklake_core.format.types.text import END, counted
+from ducklake_core.format.types.text import END, counted, shown
 from ducklake_core.maintenance.cleanup import AGE_FLOOR, Age, age_text, before, check_floor, option_text, threshold
 from ducklake_core.maintenance.groups import run_write
 from ducklake_core.maintenance.health import format_bytes
@@ -360,7 +360,7 @@ class Holds:
         """Hold a snapshot under a name.
 
         Args:
-            name: Name of the hold, any string. Names are case-insensitive.
+            name: Name of the hold, any string that is not a number or a time. Names are case-insensitive.
             snapshot: Snapshot id, a time with a zone for the last snapshot at or before it, or the name of another hold. Default: the
                 newest.
             until: Time, with a zone, at which the hold ends. Default: it lasts until it is removed.
@@ -372,10 +372,15 @@ class Holds:
         Raises:
             AlreadyExistsError: A hold with this name has another snapshot or end, and ``replace`` is False.
             NotFoundError: The snapshot does not exist or has expired.
-            UsageError: The name is empty, or ``until`` is in the past.
+            UsageError: The name is empty, a number or a time, or ``until`` is in the past.
         """
         self._database.check_writable()
-        arguments.filled("name", name)
+        if not arguments.names_hold(arguments.filled("name", name)):
+            raise UsageError(
+                f"A hold cannot be named {shown(name)}, because at={shown(name)} would read another snapshot. Choose a name that is not a "
+                "number or a time",
+                parameter="name",
+            )
         arguments.check_flags(replace=replace)
         end = arguments.optional(arguments.time, "until", until)
 

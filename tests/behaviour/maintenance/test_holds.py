@@ -248,3 +248,14 @@ def test_every_call_that_names_a_snapshot_takes_the_name_of_a_hold(lake: DuckLak
     assert sorted(lake.table("t").to_arrow()["a"].to_pylist()) == [3, 11]
     with pytest.raises(UsageError, match="'none', which is neither"):
         lake.sql("SELECT a FROM t AT (VERSION => 'none')").to_arrow()
+
+
+@pytest.mark.parametrize("name", ["2", " -2 ", "2026-01-31", "2026-W05", "20260131T10"])
+def test_a_hold_is_not_named_like_a_number_or_a_time(lake: DuckLake, name: str) -> None:
+    with pytest.raises(UsageError, match="Choose a name that is not a number or a time"):
+        lake.holds.add(name, 3)
+
+
+def test_a_version_is_not_a_time(lake: DuckLake) -> None:
+    with pytest.raises(UsageError, match="needs the id of a snapshot"):
+        lake.sql("SELECT a FROM t AT (VERSION => '2099-01-01')").to_arrow()
