@@ -1345,7 +1345,7 @@ class DuckLake:
             NotFoundError: There is no such table.
             UnsupportedFeatureError: The statement uses a feature that is not supported, or DuckDB is not installed.
         """
-        from ducklake_core.sql.parameters import each_statement
+        from ducklake_core.sql.parameters import each_statement, run_each
         from ducklake_core.sql.time_travel import is_query
 
         storable("sql", sql, nul=True)
@@ -1354,20 +1354,12 @@ class DuckLake:
         commit = {name: value for name, value in options.items() if value is not None}
         arguments.check_commit(commit)
         each = each_statement(sql, parameters, frames, commit_id=commit_id)
-        results = [
-            self._run_statement(
-                one,
-                parameters,
-                named,
-                spark,
-                at=at,
-                timezone=timezone,
-                files=files,
-                commit={} if len(each) > 1 and is_query(one) else commit,
-            )
-            for one, named in each
-        ]
-        return results[-1]
+
+        def run(one: str, named: Mapping[str, FrameLike]) -> Query | TransactionResult:
+            own = {} if len(each) > 1 and is_query(one) else commit
+            return self._run_statement(one, parameters, named, spark, at=at, timezone=timezone, files=files, commit=own)
+
+        return run_each(each, run)
 
     def _run_statement(
         self,

@@ -1899,12 +1899,12 @@ class Transaction:
                 not a frame.
             UnsupportedFeatureError: The statement uses a feature that is not supported, or DuckDB is not installed.
         """
-        from ducklake_core.sql.parameters import each_statement
+        from ducklake_core.sql.parameters import each_statement, run_each
 
         storable("sql", sql, nul=True)
         arguments.optional(storable, "timezone", timezone)
         each = each_statement(sql, parameters, frames)
-        return [self._run_statement(one, parameters, named, spark, timezone, files=files) for one, named in each][-1]
+        return run_each(each, lambda one, named: self._run_statement(one, parameters, named, spark, timezone, files=files))
 
     def _run_statement(
         self,

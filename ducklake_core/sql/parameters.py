@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 from sqlglot import TokenType
 
 from ducklake_core.engines.arrow.frame import ArrowFrame, arrow_frame, is_a
 from ducklake_core.engines.arrow.merge import source_ids
+from ducklake_core.engines.arrow.readable import Readable
 from ducklake_core.engines.duckdb.relations import TableSource
 from ducklake_core.errors import UnsupportedFeatureError, UsageError
 from ducklake_core.format.arguments import COMMIT_OPTIONS
@@ -23,6 +25,8 @@ from ducklake_core.sql.time_travel import identifiers, statements_of, tokens_of
 
 if TYPE_CHECKING:
     from ducklake_core.staging.arguments import FrameLike, SqlParameters
+
+Result = TypeVar("Result")
 
 
 def with_parameters(sql: str, parameters: SqlParameters) -> str:
@@ -133,6 +137,24 @@ def each_statement(
     named = [{name: frame for name, frame in frames.items() if folded(name) in one} for one in words]
     named[-1] |= unnamed
     return list(zip(statements, named, strict=True))
+
+
+def run_each(statements: Iterable[tuple[str, Mapping[str, FrameLike]]], run: Callable[[str, Mapping[str, FrameLike]], Result]) -> Result:
+    """Run statements one after another, and return the result of the last one.
+
+    Args:
+        statements: At least one statement, with its frames.
+        run: Runs a statement.
+    """
+    *others, last = statements
+    for one in others:
+        result = run(*one)
+        if isinstance(result, Readable):
+            # The rows are not returned, but an error in the query, such as that of error('...'), ends the call.
+            with closing(result.to_reader()) as rows:
+                for _ in rows:
+                    pass
+    return run(*last)
 
 
 def frame_sources(sql: str, frames: Mapping[str, FrameLike]) -> tuple[TableSource, ...]:

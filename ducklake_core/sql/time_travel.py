@@ -15,6 +15,7 @@ from sqlglot.errors import SqlglotError
 
 from ducklake_core.engines.duckdb.syntax import query_constant
 from ducklake_core.errors import DuckLakeError, UsageError
+from ducklake_core.format.arguments import names_hold
 from ducklake_core.format.expressions.predicates import Literal
 from ducklake_core.format.expressions.syntax import QuotedText, constant_of, parse_text
 from ducklake_core.format.types.data_types import DATE, INT64, TIMESTAMP, TIMESTAMPTZ
@@ -25,9 +26,6 @@ from ducklake_core.view_sql.scopes import OTHER_SNAPSHOTS
 
 _NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
 _LARGEST = 2**63 - 1
-_NUMBER = re.compile(r"\s*[+-]?\d+\s*", re.ASCII)
-_NO_CODE = re.compile(r"""\b[eE]'(?:\\.|[^'\\])*'|'[^']*'|"[^"]*"|\$(\w*)\$.*?\$\1\$|--[^\n]*|/\*.*?\*/|;""", re.DOTALL)
-"""Strings, quoted names, comments, and the ends of statements."""
 _WORD = re.compile(r"[^\W\d]\w*")
 
 
@@ -52,10 +50,7 @@ def tokens_of(sql: str) -> list[Any]:
     Raises:
         UsageError: The text is empty or cannot be split into tokens.
     """
-    try:
-        found = list(DuckDB().tokenize(sql))
-    except SqlglotError as problem:
-        raise UsageError(f"cannot parse the SQL: {parse_failure(problem)}") from problem
+    found = _all_tokens(sql)
     while found and found[-1].token_type == TokenType.SEMICOLON:
         found.pop()
     if not found:
@@ -70,16 +65,29 @@ def tokens_of(sql: str) -> list[Any]:
 def statements_of(sql: str) -> list[str]:
     """Return the statements of a text, without the semicolons between them.
 
-    >>> statements_of("SELECT ';' -- a; b\\n; ; DELETE FROM t;")
+    >>> statements_of("SELECT ';' -- a; b\\n; ; DELETE FROM t; /* /* nested */ ; */")
     ["SELECT ';' -- a; b", 'DELETE FROM t']
+
+    Raises:
+        UsageError: The text cannot be split into tokens.
     """
-    ends = [found.start() for found in _NO_CODE.finditer(sql) if found[0] == ";"]
-    parts = [sql[start:end].strip() for start, end in zip([0, *(end + 1 for end in ends)], [*ends, len(sql)], strict=True)]
-    return [one for one in parts if _NO_CODE.sub(_kept, one).strip()]
+    tokens = _all_tokens(sql)
+    ends = [place for place, token in enumerate(tokens) if token.token_type == TokenType.SEMICOLON]
+    found, first, start = [], 0, 0
+    for place in (*ends, len(tokens)):
+        end = tokens[place].start if place < len(tokens) else len(sql)
+        # A part without tokens is empty or a comment.
+        if first < place:
+            found.append(sql[start:end].strip())
+        first, start = place + 1, end + 1
+    return found
 
 
-def _kept(found: re.Match[str]) -> str:
-    return "" if found[0].startswith(("--", "/*")) else found[0]
+def _all_tokens(sql: str) -> list[Any]:
+    try:
+        return list(DuckDB().tokenize(sql))
+    except SqlglotError as problem:
+        raise UsageError(f"cannot parse the SQL: {parse_failure(problem)}") from problem
 
 
 def command(sql: str) -> tuple[str, str]:
@@ -185,7 +193,7 @@ def _moment(tokens: Sequence[Any], sql: str) -> int | datetime | str:
     value = constant.value if isinstance(constant, Literal) else None
     if is_version and isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _LARGEST:
         return value
-    if is_version and isinstance(constant, QuotedText) and not _NUMBER.fullmatch(constant.text):
+    if is_version and isinstance(constant, QuotedText) and names_hold(constant.text):
         return constant.text
     moment = None if is_version else _time(constant)
     return moment if moment is not None else _computed(text, is_version=is_version)

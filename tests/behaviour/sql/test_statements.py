@@ -248,6 +248,25 @@ def test_each_of_several_statements_is_a_commit(lake: DuckLake) -> None:
         lake.sql("DELETE FROM t WHERE k = 7; SELECT 1", unnamed=[{"a": 1}])
 
 
+def test_a_nested_comment_contains_no_statements(lake: DuckLake) -> None:
+    with pytest.raises(UsageError, match="the SQL is empty"):
+        lake.sql("/* outer /* inner */ ; DELETE FROM t -- */")
+    assert lake.sql("SELECT 1 AS a /* outer /* inner */ ; DELETE FROM t; */").to_arrow().to_pylist() == [{"a": 1}]  # type: ignore[union-attr]
+    assert lake.table("t").scan().count() > 0
+    with pytest.raises(UsageError, match="not complete"):
+        lake.sql("DELETE FROM t; SELECT 'open")
+    assert lake.table("t").scan().count() > 0
+
+
+def test_an_error_in_a_query_ends_several_statements(lake: DuckLake) -> None:
+    script = "SELECT CASE WHEN count(*) > 0 THEN error('not empty') END FROM t; DELETE FROM t"
+    with pytest.raises(UsageError, match="not empty"):
+        lake.sql(script)
+    with pytest.raises(UsageError, match="not empty"), lake.transaction() as tx:
+        tx.sql(script)
+    assert lake.table("t").scan().count() > 0
+
+
 def test_spark(lake: DuckLake, spark: SparkSession) -> None:
     lake.sql("CREATE TABLE u AS SELECT k, count(*) AS n FROM t GROUP BY k", spark=spark)
     lake.sql("INSERT INTO u SELECT k + 10, k FROM t", spark=spark)
