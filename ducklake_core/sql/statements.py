@@ -263,13 +263,15 @@ def create_recursive_view(tx: StatementTarget, queries: StagedQueries, sql: str,
     parts = at.name()
     opened = at.place
     closed = bracketed(tokens, opened) if opened < len(tokens) and tokens[opened].token_type == TokenType.L_PAREN else opened
-    columns = [name for place in range(opened + 1, closed - 1, 2) for name in names_at(tokens[place : place + 1], 0)]
+    listed = tokens[opened + 1 : closed - 1]
+    columns = [name for token in listed[::2] for name in names_at([token], 0)]
+    commas = [token for token in listed[1::2] if token.token_type == TokenType.COMMA]
     at.place = closed
-    if not columns or not at.takes("AS"):
+    if len(listed) != 2 * len(columns) - 1 or len(commas) != len(columns) - 1 or not at.takes("AS"):
         raise UsageError("cannot parse the SQL. Write CREATE RECURSIVE VIEW name (columns) AS query")
-    listed, name = ", ".join(quoted_path((one,)) for one in columns), quoted_path(parts[-1:])
+    names, name = ", ".join(quoted_path((one,)) for one in columns), quoted_path(parts[-1:])
     # The line break ends a comment at the end of the query.
-    query = f"WITH RECURSIVE {name} ({listed}) AS ({at.rest()}\n) SELECT {listed} FROM {name}"  # noqa: S608 - it is the caller's own SQL
+    query = f"WITH RECURSIVE {name} ({names}) AS ({at.rest()}\n) SELECT {names} FROM {name}"  # noqa: S608 - it is the caller's own SQL
     queries.check_view(query)
     tx.create_view(name_of(parts), query, columns=columns, or_replace=or_replace)
 

@@ -469,6 +469,9 @@ class CommitCoordinator:
         """Write the committed inlined data of tables to files, except rows and files that the transaction changes itself.
 
         Written again by each plan, because other writers may have changed the inlined data.
+
+        Raises:
+            CommitConflictError: Another writer has dropped a table.
         """
         dropped = {action.table_id for action in definitions if isinstance(action, DropTable)}
         due = [plan for table_id, plan in self._flushes.items() if table_id not in dropped]
@@ -490,7 +493,12 @@ class CommitCoordinator:
             )
             write_id = paths.write_id()
             self._registration.add(write_id)
-            written = writer.write(plan, write_id, unflushed)
+            try:
+                written = writer.write(plan, write_id, unflushed)
+            except NotFoundError as error:
+                name = plan.table.qualified_name
+                message = f"Another writer has dropped {name}, whose inlined data the transaction flushes. Run the transaction again"
+                raise CommitConflictError(message, table=name) from error
             made = [path for path, _ in written.made]
             self._files.add_delete_files(made)
             self._flush_paths += made

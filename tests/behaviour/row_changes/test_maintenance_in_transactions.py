@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from ducklake_core import DuckLake
-from ducklake_core.errors import NotFoundError, UnsupportedFeatureError, UsageError
+from ducklake_core.errors import CommitConflictError, NotFoundError, UnsupportedFeatureError, UsageError
 from ducklake_core.transaction import Transaction
 from tests.behaviour.row_changes.conftest import Twins
 from tests.support.oracle import LakeAddress, attached
@@ -136,6 +136,16 @@ def test_a_flush_of_a_table_that_another_writer_flushed_makes_no_snapshot(small:
         assert [(one.table, one.rows) for one in tx.flush_inlined_data().tables] == [("main.t", 1)]
         small.flush_inlined_data()
     assert (tx.result.snapshot, small.snapshot().id, len(files(sqlite_address))) == (None, 2, 1)
+
+
+def test_a_flush_of_a_table_that_another_writer_dropped_is_a_conflict(small: DuckLake, sqlite_address: LakeAddress) -> None:
+    small.write("t", [{"a": 1}], create=True)
+    tx = small.transaction().__enter__()
+    tx.flush_inlined_data()
+    DuckLake.open(sqlite_address.url).drop_table("t")
+    with pytest.raises(CommitConflictError, match=r"Another writer has dropped main\.t, "):
+        tx.__exit__(None, None, None)
+    assert not files(sqlite_address)
 
 
 def test_tables_that_a_flush_skips(small: DuckLake) -> None:
