@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from ducklake_core.catalog.reading.definitions import macros, without_macro_calls
+from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.engines.arrow.sorting import is_sortable
 from ducklake_core.errors import DuckLakeError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.files.data_files import ColumnStatistics
@@ -173,32 +175,44 @@ def _bounds(found: ColumnStatistics | None, column: Field) -> tuple[Any, Any] | 
         return None
 
 
-def followed_order(table: TableState, schema: Schema) -> tuple[SortOrder, ...]:
-    """Return the part of the table's sort order that Arrow can apply to files with the given columns.
+def sort_order(reader: CatalogReader, table: TableState) -> tuple[SortOrder, ...]:
+    """Return the table's sort order up to the first key that this process cannot sort by.
 
-    It ends before the first key that is not a plain column. A sort order makes reading faster, but is not guaranteed.
+    A sort order makes reading faster, but is not guaranteed.
     """
-    names = {column.id: column.name for column in schema}
     found: list[SortOrder] = []
-    for order in _orders(table):
-        if order.column is None:
+    for key in table.sort_keys:
+        try:
+            (order,) = sort_orders([key], table.schema, join_name(table.schema_name, table.name))
+            if order.column is None:
+                called = without_macro_calls(order.expression, lambda: macros(reader, table.snapshot_id))
+                order = replace(order, expression=str(called))
+        except (UnsupportedFeatureError, UsageError):
             break
-        then = names.get(table.schema.column(order.column).id)
-        # A missing column has the same value in all rows.
-        if then is not None:
-            found.append(replace(order, column=then, columns=(then,)))
+        if not is_sortable(order, table.schema):
+            break
+        found.append(order)
     return tuple(found)
 
 
-def can_follow_order(table: TableState) -> bool:
-    """Return whether every key of the table's sort order is a plain column of a type that Arrow can sort by."""
-    orders = _orders(table)
-    columns = [table.schema.column(order.column) for order in orders if order.column is not None]
-    return len(orders) == len(columns) == len(table.sort_keys) and all(is_sortable(column) for column in columns)
+def order_in_files(orders: Sequence[SortOrder], table: TableState, schema: Schema) -> tuple[SortOrder, ...]:
+    """Return the part of a sort order that applies to files with the columns of an earlier or the present schema.
 
+    It ends before the first expression of a column that the files do not have and one that they have.
 
-def _orders(table: TableState) -> tuple[SortOrder, ...]:
-    try:
-        return sort_orders(table.sort_keys, table.schema, join_name(table.schema_name, table.name))
-    except UnsupportedFeatureError:
-        return ()
+    Args:
+        orders: A sort order of the table, see :func:`sort_order`.
+        table: The table.
+        schema: Columns of the files.
+    """
+    then = {column.id: column.name for column in schema}
+    found: list[SortOrder] = []
+    for order in orders:
+        names = {name: then.get(table.schema.column(name).id) for name in order.columns}
+        present = {name: former for name, former in names.items() if former is not None}
+        if len(present) == len(names):
+            found.append(order.in_columns(present))
+        elif present:
+            break
+        # A missing column has the same value in all rows, so that a key of missing columns does not matter.
+    return tuple(found)

@@ -26,11 +26,12 @@ from ducklake_core.errors import CatalogError, CommitConflictError, DuckLakeErro
 from ducklake_core.format.files import paths
 from ducklake_core.format.files.data_files import DeleteHistory
 from ducklake_core.format.files.partitioning import PartitionSpec
+from ducklake_core.format.layout.sorting import SortOrder
 from ducklake_core.format.options import Options
 from ducklake_core.format.state import InlinedTable, LakeInfo, Snapshot, TableState, is_same_snapshot
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.types.text import counted
-from ducklake_core.maintenance.clustering import followed_order
+from ducklake_core.maintenance.clustering import order_in_files, sort_order
 from ducklake_core.maintenance.groups import REPLANS, Change, Execution, FailedTable, commit_table, is_about_lake, name_of, plan_tables
 from ducklake_core.maintenance.request import (
     OUT_OF_TIME,
@@ -253,6 +254,7 @@ class _Stored:
         histories: Deletes of its data files that still exist.
         deletes_of: Ids of all data files with deletes.
         deletes: Number of deletes.
+        sort: The part of the table's sort order that the new files follow.
     """
 
     table: TableState
@@ -262,6 +264,7 @@ class _Stored:
     histories: tuple[DeleteHistory, ...]
     deletes_of: tuple[int, ...]
     deletes: int
+    sort: tuple[SortOrder, ...]
 
     @property
     def num_rows(self) -> int:
@@ -443,6 +446,7 @@ class FlushWriter:
                 check_complete(connection, all_rows, held.num_rows + len(kept), f"inlined rows of {name_of(table)}")
                 if held.num_rows:
                     rows.append((source, held))
+            orders = sort_order(reader, table) if rows else ()
             deletes = inlined_deletes_of(reader, table)
             if table.has_inlined_deletes:
                 given = sum(map(len, deletes.values()))
@@ -460,12 +464,14 @@ class FlushWriter:
             histories=tuple(histories),
             deletes_of=tuple(deletes),
             deletes=sum(len(of_file) for of_file in deletes.values()),
+            sort=orders,
         )
 
     def _tasks(self, state: WriteState, stored: _Stored, *, split: bool) -> Iterator[FlushTask]:
         """Yield the work for each table of inlined rows, in parts if several processes share it."""
         for source, rows in stored.rows:
-            own = replace(state, schema=source.schema, partition_spec=source.spec, sort=followed_order(stored.table, source.schema))
+            sort = order_in_files(stored.sort, stored.table, source.schema)
+            own = replace(state, schema=source.schema, partition_spec=source.spec, sort=sort)
             yield from (FlushTask(state=own, rows=part) for part in (task_parts(rows) if split else [rows]))
         most = _TASK_FILES if split else len(stored.histories)
         for start in range(0, len(stored.histories), max(1, most)):

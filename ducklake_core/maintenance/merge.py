@@ -25,10 +25,12 @@ from ducklake_core.commit.actions import MergedDeletes, MergedFile, MergeFiles
 from ducklake_core.commit.registration import registered
 from ducklake_core.engines.arrow.compaction import MergedRows, MergeTask, merge_files
 from ducklake_core.engines.arrow.write_state import WriteState
+from ducklake_core.engines.duckdb_instance import is_installed
 from ducklake_core.errors import UnsupportedFeatureError, UsageError
 from ducklake_core.format.arguments import optional, whole_number
 from ducklake_core.format.files import paths
 from ducklake_core.format.files.data_files import DataFile, DeleteFile, DeleteHistory, deleted_count
+from ducklake_core.format.layout.sorting import SortOrder
 from ducklake_core.format.options import Options
 from ducklake_core.format.state import LakeInfo, Snapshot, TableState
 from ducklake_core.format.types.data_types import Field
@@ -37,10 +39,10 @@ from ducklake_core.format.types.text import counted
 from ducklake_core.maintenance.clustering import (
     ClusteringGain,
     Statistics,
-    can_follow_order,
     clustered_columns,
-    followed_order,
     gain_of_merge,
+    order_in_files,
+    sort_order,
 )
 from ducklake_core.maintenance.groups import (
     CarriedOut,
@@ -370,7 +372,7 @@ class _Merger:
             encrypted=self.info.encrypted,
             format_version=table.format_version,
             options=Options.from_mapping(table.options),
-            sort=followed_order(table, group.schema),
+            sort=order_in_files(plan.sort, table, group.schema),
         )
         return MergeTask(
             files=group.files,
@@ -531,6 +533,7 @@ class TableMergePlan:
         left: Number of skipped live files, by reason.
         histories: Deletes of the sources that have any, by the id of the data file.
         oldest_snapshot: Id of the oldest snapshot.
+        sort: The table's sort order.
     """
 
     table: TableState
@@ -540,6 +543,7 @@ class TableMergePlan:
     left: tuple[tuple[str, int], ...] = ()
     histories: Mapping[int, DeleteHistory] = field(default_factory=dict)
     oldest_snapshot: int = 0
+    sort: tuple[SortOrder, ...] = ()
 
     @property
     def bytes(self) -> int:
@@ -584,7 +588,8 @@ def plan_table(reader: CatalogReader, table: TableState, base: Snapshot, limits:
     """
     options = Options.from_mapping(table.options)
     columns = clustered_columns(table, limits.cluster_by)
-    skipped = _obstacle(table, options, clusters=bool(columns))
+    orders = () if columns else sort_order(reader, table)
+    skipped = _obstacle(table, options, None if columns else orders)
     if skipped is not None:
         return TableMergePlan(table=table, base=base, skipped=skipped)
     deletes = delete_files_of(reader, table)
@@ -623,6 +628,7 @@ def plan_table(reader: CatalogReader, table: TableState, base: Snapshot, limits:
         left=tuple(sorted(left.items())),
         histories={file.id: _history(file, deletes.get(file.id, ()), inlined.get(file.id, ())) for file in sources},
         oldest_snapshot=oldest,
+        sort=orders,
     )
 
 
@@ -654,12 +660,14 @@ def _clustered(group: MergeGroup, columns: Sequence[Field], bounds: Mapping[int,
     return replace(group, cluster_by=tuple(then[column.id] for column in chosen), gain=gain)
 
 
-def _obstacle(table: TableState, options: Options, *, clusters: bool) -> str | None:
+def _obstacle(table: TableState, options: Options, orders: Sequence[SortOrder] | None) -> str | None:
     if not options.auto_compact:
         return "option auto_compact is false"
-    if table.sort_keys and not clusters and not can_follow_order(table):
-        return f"only DuckDB can evaluate its sort order {', '.join(key.expression for key in table.sort_keys)}"
-    return None
+    if orders is None or len(orders) == len(table.sort_keys):
+        return None
+    expression = table.sort_keys[len(orders)].expression
+    remedy = "merge with DuckDB" if is_installed() else "install the package duckdb"
+    return f"this process cannot sort by its key {expression}; {remedy}, or pass cluster_by"
 
 
 def _left_alone(file: DataFile, delete_files: Sequence[DeleteFile], options: Options, limits: MergeLimits) -> str | None:

@@ -27,11 +27,12 @@ from ducklake_core.format.arguments import fraction, optional, whole_number
 from ducklake_core.format.files import paths
 from ducklake_core.format.files.data_files import DataFile, DeleteHistory, deleted_count
 from ducklake_core.format.files.partitioning import PartitionSpec
+from ducklake_core.format.layout.sorting import SortOrder
 from ducklake_core.format.options import Options
 from ducklake_core.format.state import LakeInfo, Snapshot, TableState
 from ducklake_core.format.types.data_types import Field
 from ducklake_core.format.types.text import counted
-from ducklake_core.maintenance.clustering import ClusteringGain, Statistics, clustered_columns, expected_gain, followed_order, touched_files
+from ducklake_core.maintenance.clustering import ClusteringGain, Statistics, clustered_columns, expected_gain, sort_order, touched_files
 from ducklake_core.maintenance.groups import (
     REPLANS,
     CarriedOut,
@@ -322,7 +323,7 @@ class _Rewriter:
             encrypted=self.info.encrypted,
             format_version=table.format_version,
             options=Options.from_mapping(table.options),
-            sort=followed_order(table, table.schema),
+            sort=plan.sort,
         )
 
         def ended(number: int) -> None:
@@ -481,6 +482,7 @@ class TableRewritePlan:
         histories: Deletes of sources that have several delete files or inlined deletes, by the id of the data file.
         skipped: Reason for skipping the whole table, None if it is not skipped.
         left: Number of skipped files with deletes, or to cluster, by reason.
+        sort: The part of the table's sort order that the new files follow.
     """
 
     table: TableState
@@ -491,6 +493,7 @@ class TableRewritePlan:
     histories: Mapping[int, DeleteHistory] = field(default_factory=dict)
     skipped: str | None = None
     left: tuple[tuple[str, int], ...] = ()
+    sort: tuple[SortOrder, ...] = ()
 
     def without_time_for(self, late: Collection[int]) -> TableRewritePlan:
         """Return the plan without the groups, by number, that were not started in time."""
@@ -560,6 +563,7 @@ def plan_rewrite(reader: CatalogReader, table: TableState, base: Snapshot, limit
         shape=_shape(reader, table, chosen),
         histories={history.file.id: history for history in histories},
         left=left,
+        sort=() if found.columns else sort_order(reader, table),
     )
 
 

@@ -14,6 +14,7 @@ from ducklake_core.engines.spark import work_units
 from ducklake_core.lake import DuckLake
 from ducklake_core.maintenance import flush
 from tests.behaviour.maintenance.lakes import FILES_ONLY, NOW, change_feeds, files_on_disk, readings, write_inlined
+from tests.behaviour.maintenance.test_clustering import assert_sorted, flushed_merged_and_rewritten, sorted_by_expressions
 from tests.behaviour.maintenance.test_rewrite import write_deleted
 from tests.support.oracle import LakeAddress, attached
 from tests.support.parameters import slow
@@ -224,3 +225,15 @@ def test_attempts_that_were_given_up_leave_no_file(
     assert done.failure is None
     assert len(files_on_disk(sqlite_address) - on_disk) == done.files_created == 1
     lake.close()
+
+
+@pytest.mark.slow
+def test_executors_follow_expressions(sqlite_address: LakeAddress, spark: SparkSession, tasks_seen: list[Any]) -> None:
+    lake = sorted_by_expressions(sqlite_address)
+    before = readings(sqlite_address)
+    flushed_merged_and_rewritten(lake, spark=spark)
+    lake.close()
+    check_tasks(tasks_seen, sqlite_address)
+    after = readings(sqlite_address)
+    assert {key: sorted(map(str, after[key])) for key in before} == {key: sorted(map(str, before[key])) for key in before}
+    assert assert_sorted(sqlite_address) <= 2

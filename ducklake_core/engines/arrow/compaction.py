@@ -25,11 +25,11 @@ from ducklake_core.commit.actions import CumulativeDeletes, FlushedFile, Gathere
 from ducklake_core.engines.arrow.file_reader import ChosenRows, FileReader
 from ducklake_core.engines.arrow.positions import first_deletes, gather_deletes, write_deletes
 from ducklake_core.engines.arrow.read import read_chosen, read_tasks
-from ducklake_core.engines.arrow.sorting import is_sortable, sampled_curve, sorted_along, sorted_by
+from ducklake_core.engines.arrow.sorting import sampled_curve, sorted_along, sorted_by
 from ducklake_core.engines.arrow.work import Stopped, until_stopped
 from ducklake_core.engines.arrow.write_state import WriteState
 from ducklake_core.engines.arrow.writer import DatasetWriter, PartitionValues, partition_codes
-from ducklake_core.errors import CorruptFileError, UnsupportedFeatureError
+from ducklake_core.errors import CorruptFileError
 from ducklake_core.format.files.data_files import (
     ROW_ID_COLUMN,
     ROW_ID_FIELD_ID,
@@ -165,24 +165,22 @@ def _with_deletes(rows: FlushedRows, state: WriteState, made: list[str]) -> Flus
 def flush_rows(rows: Iterable[pa.RecordBatch], state: WriteState) -> list[FlushedRows]:
     """Write all rows to files, split by partition, in the sort order of the state, else in that of row ids and snapshots.
 
-    Where Arrow cannot sort by the keys, rows are in the order of row ids, because readers do not rely on a sort order.
-
     Args:
         rows: Batches of :func:`ducklake_core.catalog.inlined.rows.stored_batches`.
         state: Location and form of the files; its schema is the one of the rows.
 
     Raises:
         SchemaError: A value does not fit its column.
+        UnsupportedFeatureError: DuckDB is not installed, or cannot evaluate the sort order.
         StorageError: A file cannot be written, or the local disk has no space for rows to sort or split. In every case of failure the
             files of this call are deleted.
     """
     columns = _relaxed(state.schema)
     writer = _Writer(replace(state, schema=Schema(columns=(*columns.columns, _ROW_ID, _SNAPSHOT_ID))), columns)
-    orders = state.sort if all(order.column is not None and is_sortable(columns.column(order.column)) for order in state.sort) else ()
     buffer = PartitionBuffer(FLUSHED_ROWS, encrypted=state.encrypted)
     try:
         for values, part in _partitions((_physical(batch, columns) for batch in rows), columns, state, buffer):
-            writer.write(values, sorted_by(part, orders, columns, state) if orders else part)
+            writer.write(values, sorted_by(part, state.sort, columns, state) if state.sort else part)
     except BaseException:
         writer.abort()
         raise
@@ -646,26 +644,17 @@ def rewrite_files(task: RewriteTask, *, threads: bool = True, stopped: Stopped |
         NotFoundError: A source, or a delete file of one, is missing.
         CorruptFileError: A source does not match its record in the catalog.
         SchemaError: A value does not fit its column.
+        UnsupportedFeatureError: DuckDB is not installed, or cannot evaluate the sort order.
         StorageError: A file cannot be written, or the local disk has no space for rows to sort.
     """
     task.state.check_version()
     gathered: list[GatheredDeletes] = []
     try:
         gathered.extend(gather_deletes(history, task.data_path, task.state) for history in task.histories)
-        return RewrittenFiles(outputs=_rewrite_sorted(task, threads, stopped), gathered=tuple(gathered))
+        return RewrittenFiles(outputs=_rewrite(task, threads, stopped), gathered=tuple(gathered))
     except BaseException:
         task.state.storage.discard([task.state.directory + one.file.path for one in gathered])
         raise
-
-
-def _rewrite_sorted(task: RewriteTask, threads: bool, stopped: Stopped | None) -> tuple[WrittenFile, ...]:
-    try:
-        return _rewrite(task, threads, stopped)
-    except UnsupportedFeatureError:
-        if task.cluster_by or not task.state.sort:
-            raise
-        # Arrow cannot sort by these types: the rows of each source stay in their order.
-        return _rewrite(replace(task, state=replace(task.state, sort=())), threads, stopped)
 
 
 def _rewrite(task: RewriteTask, threads: bool, stopped: Stopped | None) -> tuple[WrittenFile, ...]:

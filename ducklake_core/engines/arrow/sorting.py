@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from ducklake_core.engines.arrow.write_state import WriteState
 from ducklake_core.engines.duckdb_instance import require_duckdb, shared_connection
-from ducklake_core.errors import UnsupportedFeatureError
-from ducklake_core.format.layout.sorting import SortOrder
+from ducklake_core.errors import SchemaError, UnsupportedFeatureError
+from ducklake_core.format.layout.sorting import WRITE_UNSORTED, SortOrder
 from ducklake_core.format.types.data_types import FLOATS, Field
 from ducklake_core.format.types.names import folded
 from ducklake_core.format.types.schema import Schema, from_arrow_field, to_arrow_field, to_arrow_schema
@@ -23,6 +23,8 @@ from ducklake_core.storage.spill import SORTED_ROWS, ExternalSort, Places
 SAMPLED_ROWS = 100_000
 """Approximate number of sampled rows that determine where the ranges of a column begin."""
 CURVE_COLUMN = "_ducklake_internal_curve"
+_FOR_WRITERS = f"write a Spark DataFrame, or {WRITE_UNSORTED}"
+_FOR_MAINTENANCE = "change the table's sort order"
 _MAX_BITS = 10
 _WORD_BITS = 64
 Codes = npt.NDArray[np.uint64]
@@ -34,7 +36,9 @@ def sorted_rows(rows: pa.RecordBatch, orders: Sequence[SortOrder], schema: Schem
     return rows if places is None else rows.take(places)
 
 
-def sorted_places(rows: pa.RecordBatch, orders: Sequence[SortOrder], schema: Schema, table: str) -> pa.Array | None:
+def sorted_places(
+    rows: pa.RecordBatch, orders: Sequence[SortOrder], schema: Schema, table: str, remedy: str = _FOR_WRITERS
+) -> pa.Array | None:
     """Return the row indexes in sorted order, or None when the order does not change. Equal rows keep their order.
 
     Args:
@@ -42,10 +46,11 @@ def sorted_places(rows: pa.RecordBatch, orders: Sequence[SortOrder], schema: Sch
         orders: What to sort by, the most significant first.
         schema: The table's columns.
         table: ``schema.table`` for messages.
+        remedy: End of error messages: what to do about a key that cannot be followed. Default: what a writer can do.
 
     Raises:
         SchemaError: A value does not fit its column.
-        UnsupportedFeatureError: A key is not a plain column, or a column of a type that Arrow cannot sort.
+        UnsupportedFeatureError: Arrow cannot sort by the type of a key, DuckDB rejects an expression, or it is not installed.
     """
     keys: dict[str, pa.Array] = {}
     sort_keys: list[tuple[str, str]] = []
@@ -55,7 +60,7 @@ def sorted_places(rows: pa.RecordBatch, orders: Sequence[SortOrder], schema: Sch
             # A column that is missing is the same in all rows, and so is an expression of such columns.
             if not any(folded(name) in names for name in order.columns):
                 continue
-            values, column = _computed_values(rows, order, schema, table)
+            values, column = _computed_values(rows, order, schema, table, remedy)
         else:
             given = names.get(folded(order.column))
             if given is None:
@@ -72,13 +77,11 @@ def sorted_places(rows: pa.RecordBatch, orders: Sequence[SortOrder], schema: Sch
     except (pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         expressions = ", ".join(order.expression for order in orders)
         raise UnsupportedFeatureError(
-            f"table {table} is sorted by {expressions}, but Arrow cannot sort values of these types ({error}). Write a Spark DataFrame, or "
-            "set the table's option sort_on_insert to false to write unsorted files",
-            table=table,
+            f"the table {table} is sorted by {expressions}, but Arrow cannot sort values of these types ({error}); {remedy}", table=table
         ) from error
 
 
-def _computed_values(rows: pa.RecordBatch, order: SortOrder, schema: Schema, table: str) -> tuple[pa.Array, Field]:
+def _computed_values(rows: pa.RecordBatch, order: SortOrder, schema: Schema, table: str, remedy: str) -> tuple[pa.Array, Field]:
     """Return the values of an expression, computed by DuckDB, with a column of their type.
 
     Raises:
@@ -97,13 +100,13 @@ def _computed_values(rows: pa.RecordBatch, order: SortOrder, schema: Schema, tab
     try:
         duckdb = require_duckdb()
     except UnsupportedFeatureError as error:
-        raise _rejected(order, table, "which Arrow cannot evaluate: write a Spark DataFrame, or install duckdb") from error
+        raise _rejected(order, table, f"which needs the package duckdb, on Spark on its executors; install it, or {remedy}") from error
     with shared_connection("UTC") as connection:
         try:
             # DuckDB keeps the row order of a scan of Arrow data, so that the values line up with the rows.
             found = connection.from_arrow(data).project(f"({order.expression}) AS found").to_arrow_table()
         except duckdb.Error as error:
-            raise _rejected(order, table, f"which DuckDB cannot evaluate ({str(error).splitlines()[0]})") from error
+            raise _rejected(order, table, f"which DuckDB cannot evaluate ({str(error).splitlines()[0]}); {remedy}") from error
     values = found.column("found").combine_chunks()
     column = from_arrow_field(found.schema.field("found"))
     return comparable_values(values, column), column
@@ -120,19 +123,24 @@ def comparable_values(values: pa.Array, column: Field) -> pa.Array:
     return found.storage if isinstance(found, pa.ExtensionArray) else found
 
 
-def is_sortable(column: Field) -> bool:
-    """Return whether Arrow can sort by a column of this type.
+def is_sortable(order: SortOrder, schema: Schema) -> bool:
+    """Return whether this process can sort by a key, which it tries with two rows of NULL.
 
     >>> from ducklake_core.format.types.data_types import INT64, INTERVAL
-    >>> is_sortable(Field(id=1, name="a", type=INT64)), is_sortable(Field(id=1, name="a", type=INTERVAL))
-    (True, False)
+    >>> order = SortOrder(expression="a", column="a", columns=("a",))
+    >>> [is_sortable(order, Schema(columns=(Field(id=1, name="a", type=one),))) for one in (INT64, INTERVAL)]
+    [True, False]
+
+    Args:
+        order: The key.
+        schema: The table's columns.
     """
-    schema = Schema(columns=(replace(column, nullable=True),))
-    rows = pa.RecordBatch.from_arrays([pa.nulls(2, to_arrow_schema(schema, physical=True).field(0).type)], names=[column.name])
-    order = SortOrder(expression=column.name, column=column.name, columns=(column.name,))
+    own = Schema(columns=tuple(replace(schema.column(name), nullable=True) for name in order.columns))
+    physical = to_arrow_schema(own, physical=True)
+    rows = pa.RecordBatch.from_arrays([pa.nulls(2, field.type) for field in physical], schema=physical)
     try:
-        sorted_places(rows, [order], schema, column.name)
-    except UnsupportedFeatureError:
+        sorted_places(rows, [order], own, "")
+    except (SchemaError, UnsupportedFeatureError):
         return False
     return True
 
@@ -148,11 +156,12 @@ def _parts(values: pa.Array, column: Field, order: SortOrder) -> list[tuple[str,
 
 
 def _rejected(order: SortOrder, table: str, reason: str) -> UnsupportedFeatureError:
-    return UnsupportedFeatureError(f"cannot write to {table}: {order.rejection.format(reason)}", table=table, expression=order.expression)
+    message = f"cannot write to {table}: the table is sorted by {order.expression}, {reason}"
+    return UnsupportedFeatureError(message, table=table, expression=order.expression)
 
 
 def sorted_by(rows: Iterable[pa.RecordBatch], orders: Sequence[SortOrder], columns: Schema, state: WriteState) -> Iterator[pa.RecordBatch]:
-    """Yield the rows in a sort order; equal rows keep their order.
+    """Yield the rows of existing files in a sort order; equal rows keep their order.
 
     Args:
         rows: The rows, with the table's columns by name.
@@ -161,10 +170,10 @@ def sorted_by(rows: Iterable[pa.RecordBatch], orders: Sequence[SortOrder], colum
         state: The write, for messages and encryption of spilled rows.
 
     Raises:
-        UnsupportedFeatureError: Arrow cannot sort by one of the columns.
+        UnsupportedFeatureError: This process cannot sort by one of the keys.
         StorageError: The local disk has no space for them.
     """
-    yield from _sorted(rows, lambda batch: sorted_places(batch, orders, columns, state.table), encrypted=state.encrypted)
+    yield from _sorted(rows, lambda batch: sorted_places(batch, orders, columns, state.table, _FOR_MAINTENANCE), encrypted=state.encrypted)
 
 
 def sorted_along(rows: Iterable[pa.RecordBatch], curve: HilbertCurve, *, encrypted: bool) -> Iterator[pa.RecordBatch]:

@@ -37,7 +37,7 @@ from ducklake_core.errors import CorruptFileError, UnsupportedFeatureError
 from ducklake_core.format.files.data_files import WrittenFile
 from ducklake_core.format.files.partitioning import PartitionField, PartitionSpec
 from ducklake_core.format.files.statistics import verify_written_file
-from ducklake_core.format.layout.sorting import SortOrder, parse_expression
+from ducklake_core.format.layout.sorting import WRITE_UNSORTED, SortOrder, parse_expression
 from ducklake_core.format.layout.transforms import partition_arrays
 from ducklake_core.format.types.data_types import BLOB, BOOLEAN, DATE, FLOATS, INTEGERS, JSON, TIMESTAMPS, UUID, VARCHAR, DecimalType, Field
 from ducklake_core.format.types.names import folded
@@ -254,7 +254,8 @@ def _expression(positions: dict[str, int | None], order: SortOrder, table: str) 
     missing = [name for name, position in positions.items() if position is None]
     if missing:
         raise UnsupportedFeatureError(
-            f"cannot write to {table}: {order.rejection.format(f'but the data lacks column {missing[0]!r}')}",
+            f"cannot write to {table}: the table is sorted by {order.expression}, but the data lacks column {missing[0]!r}; "
+            f"{WRITE_UNSORTED}",
             table=table,
             column=missing[0],
         )

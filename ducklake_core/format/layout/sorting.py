@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ducklake_core.errors import UnsupportedFeatureError
+from ducklake_core.format.types.names import folded
 from ducklake_core.format.types.schema import Schema
 
 if TYPE_CHECKING:
     from sqlglot import exp
 
-_TURN_OFF = "set the table's option sort_on_insert to false to write unsorted files"
+WRITE_UNSORTED = "set the table's option sort_on_insert to false to write unsorted files"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,10 +44,25 @@ class SortOrder:
     descending: bool = False
     nulls_first: bool = False
 
-    @property
-    def rejection(self) -> str:
-        """Return the template of errors about this key; ``format`` inserts the reason."""
-        return f"the table is sorted by {self.expression}, {{}}; {_TURN_OFF}"
+    def in_columns(self, names: Mapping[str, str]) -> SortOrder:
+        """Return the order with the columns under other names.
+
+        >>> order = SortOrder(expression="lower(a)", column=None, columns=("a",))
+        >>> order.in_columns({"a": "first name"}).expression
+        'LOWER("first name")'
+
+        Args:
+            names: The new name of each column, by its name in :attr:`columns`.
+        """
+        if all(names[name] == name for name in self.columns):
+            return self
+        if self.column is not None:
+            return replace(self, column=names[self.column], columns=(names[self.column],))
+        from sqlglot import exp
+
+        quoted = {folded(name): exp.column(names[name], quoted=True) for name in self.columns}
+        tree = parse_expression(self.expression).transform(lambda node: quoted[folded(node.name)] if isinstance(node, exp.Column) else node)
+        return replace(self, expression=tree.sql(dialect="duckdb"), columns=tuple(sorted(names[name] for name in self.columns)))
 
 
 def sort_orders(keys: Sequence[SortKey], schema: Schema, table: str) -> tuple[SortOrder, ...]:
@@ -88,7 +104,7 @@ def _sort_order(key: SortKey, schema: Schema, table: str) -> SortOrder:
 
     def rejected(reason: str) -> UnsupportedFeatureError:
         return UnsupportedFeatureError(
-            f"table {table} is sorted by {key.expression!r}, {reason}; {_TURN_OFF}, or change its sort order with DuckDB",
+            f"table {table} is sorted by {key.expression!r}, {reason}; {WRITE_UNSORTED}, or change its sort order with DuckDB",
             table=table,
             expression=key.expression,
         )

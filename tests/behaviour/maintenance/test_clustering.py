@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ import pytest
 from ducklake_core.engines.arrow import sorting
 from ducklake_core.errors import NotFoundError, UnsupportedFeatureError, UsageError
 from ducklake_core.lake import DuckLake
+from ducklake_core.maintenance import merge
 from ducklake_core.storage.spill import SpillLimits
 from tests.behaviour.maintenance.lakes import FILES_ONLY, change_feeds, files_on_disk, readings
-from tests.support.oracle import LakeAddress, attached
+from tests.support.oracle import LakeAddress, attached, sqlite_lake
 from tests.support.parameters import slow
 
 SCATTERED = "SELECT (range * 7919) % 1000 AS a, CASE WHEN range % 9 > 0 THEN (range * 104729) % 1000 END AS b, 'n' || range AS s"
@@ -70,13 +72,131 @@ def test_a_merge_keeps_the_sort_order(sqlite_address: LakeAddress, options: str,
         assert len(in_file) == 301
 
 
-def test_a_table_sorted_by_an_expression_is_not_merged(sqlite_address: LakeAddress) -> None:
+ORDER = ("lower(s) DESC NULLS FIRST", "remainder(k)", "k DESC")
+BY_DUCKDB = "lower(s) DESC NULLS FIRST, k % 10, k DESC"
+ROWS = "SELECT range AS k, CASE WHEN range % 7 > 0 THEN chr(65 + (range % 5 + range % 2 * 32)::INT) END AS s"
+
+
+def sorted_by_expressions(address: LakeAddress) -> DuckLake:
+    """Files of a former column name, of the present one, with a column more, and with deleted rows, and inlined rows."""
+    with attached(address, FILES_ONLY) as duck:
+        duck.run("CREATE MACRO remainder(x) AS x % 10", "CREATE TABLE t (k BIGINT, letter VARCHAR)")
+        duck.run(*(f"INSERT INTO t {ROWS} FROM range({n}, {n + 20})" for n in (0, 20)))
+        duck.run("ALTER TABLE t RENAME letter TO s", f"ALTER TABLE t SET SORTED BY ({', '.join(ORDER)})")
+        duck.run(*(f"INSERT INTO t {ROWS} FROM range({n}, {n + 20})" for n in (100, 120)))
+        duck.run("DELETE FROM t WHERE k IN (3, 104, 107)", "CALL lake.set_option('data_inlining_row_limit', 30)")
+        duck.run(f"INSERT INTO t {ROWS} FROM range(200, 215)", f"INSERT INTO t {ROWS} FROM range(300, 315)")
+    return DuckLake.connect(address.url)
+
+
+def assert_sorted(address: LakeAddress, by: str = BY_DUCKDB) -> int:
+    """Check that each file has its rows in the order of DuckDB's ORDER BY; return the number of files."""
+    with attached(address) as duck:
+        files = [str(row[0]) for row in duck.rows("SELECT data_file FROM ducklake_list_files('lake', 't')")]
+        for file in files:
+            rows = f"(SELECT k, s, filename, file_row_number AS n FROM t WHERE filename = '{file}')"
+            assert duck.rows(f"SELECT k FROM {rows} ORDER BY n") == duck.rows(f"SELECT k FROM {rows} ORDER BY {by}")
+    return len(files)
+
+
+def flushed_merged_and_rewritten(lake: DuckLake, **settings: Any) -> None:
+    assert lake.flush_inlined_data(**settings).failures == ()
+    merged = lake.merge_adjacent_files("t", **settings)
+    assert (merged.failures, merged.files_created, [table.left for table in merged.tables]) == ((), 2, [()])
+    assert lake.rewrite_data_files("t", delete_threshold=0.01, **settings).failures == ()
+
+
+def test_maintenance_follows_expressions(sqlite_address: LakeAddress, small_runs: None) -> None:
+    lake = sorted_by_expressions(sqlite_address)
+    before, reported = readings(sqlite_address), change_feeds(sqlite_address)
+    flushed_merged_and_rewritten(lake)
+    after = readings(sqlite_address)
+    assert {key: sorted(map(str, after[key])) for key in before} == {key: sorted(map(str, before[key])) for key in before}
+    assert change_feeds(sqlite_address) == reported
+    assert lake.check(level="rows").findings == ()
+    lake.close()
+    assert assert_sorted(sqlite_address) <= 2
+
+
+def test_duckdb_merges_in_the_same_order(tmp_path: Path) -> None:
+    merged = []
+    for by in ("duckdb", "library"):
+        (tmp_path / by).mkdir()
+        address = sqlite_lake(tmp_path / by)
+        with attached(address, FILES_ONLY) as duck:
+            duck.run("CREATE TABLE t (k BIGINT, s VARCHAR)", *(f"INSERT INTO t {ROWS} FROM range({n}, {n + 20})" for n in (0, 20)))
+            duck.run("CREATE MACRO remainder(x) AS x % 10", f"ALTER TABLE t SET SORTED BY ({', '.join(ORDER)})")
+            if by == "duckdb":
+                duck.run("CALL ducklake_merge_adjacent_files('lake')")
+        if by == "library":
+            assert DuckLake.connect(address.url).merge_adjacent_files("t").files_created == 1
+        with attached(address) as duck:
+            merged.append(duck.rows("SELECT file_row_number, k, s FROM t ORDER BY 1"))
+    assert merged[0] == merged[1]
+
+
+def test_an_expression_of_a_column_that_files_lack(sqlite_address: LakeAddress) -> None:
     with attached(sqlite_address, FILES_ONLY) as duck:
-        duck.run("CREATE TABLE t (k INTEGER)", "ALTER TABLE t SET SORTED BY (k, k % 10)")
-        duck.run(*(f"INSERT INTO t SELECT range FROM range({n}, {n + 5})" for n in range(3)))
+        duck.run("CREATE TABLE t (k INTEGER)", *(f"INSERT INTO t VALUES ({n + 5}), ({n})" for n in (1, 2)))
+        duck.run("ALTER TABLE t ADD COLUMN s INTEGER DEFAULT 3")
+        duck.run("ALTER TABLE t SET SORTED BY (abs(s), k % 5, k + s)")
+    lake = DuckLake.connect(sqlite_address.url)
+    assert lake.merge_adjacent_files("t").files_created == 1
+    lake.close()
+    assert assert_sorted(sqlite_address, "k % 5, n") == 1
+
+
+@pytest.mark.usefixtures("without_duckdb")
+def test_expressions_without_duckdb(sqlite_address: LakeAddress) -> None:
+    lake = sorted_by_expressions(sqlite_address)
+    (table,) = lake.merge_adjacent_files("t").tables
+    reason = "this process cannot sort by its key lower(s); install the package duckdb, or pass cluster_by"
+    assert (table.files_merged, table.skipped) == (0, reason)
+    assert lake.rewrite_data_files("t", delete_threshold=0.01).failures == lake.flush_inlined_data().failures == ()
+    assert lake.merge_adjacent_files("t", cluster_by=["k"]).files_merged > 0
+    assert lake.check(level="rows").findings == ()
+    lake.close()
+
+
+def test_an_executor_without_duckdb(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = sorted_by_expressions(sqlite_address)
+    before = readings(sqlite_address)
+    plan = merge.plan_table
+
+    def planned(*arguments: Any) -> Any:
+        found = plan(*arguments)
+        monkeypatch.setitem(sys.modules, "duckdb", None)
+        return found
+
+    monkeypatch.setattr(merge, "plan_table", planned)
+    (table,) = lake.merge_adjacent_files("t").tables
+    monkeypatch.undo()
+    assert table.files_merged == 0
+    assert "which needs the package duckdb, on Spark on its executors; install it, or change" in table.failures[0]
+    lake.close()
+    assert readings(sqlite_address) == before
+
+
+def test_a_key_that_arrow_cannot_sort(sqlite_address: LakeAddress) -> None:
+    with attached(sqlite_address, FILES_ONLY) as duck:
+        duck.run(
+            "CREATE TABLE t (k INTEGER)", "ALTER TABLE t SET SORTED BY (k, [k])", "INSERT INTO t VALUES (1)", "INSERT INTO t VALUES (2)"
+        )
     lake = DuckLake.connect(sqlite_address.url)
     (table,) = lake.merge_adjacent_files("t").tables
-    assert (table.files_merged, table.skipped) == (0, "only DuckDB can evaluate its sort order k, (k % 10)")
+    assert table.skipped == "this process cannot sort by its key main.list_value(k); merge with DuckDB, or pass cluster_by"
+    lake.close()
+
+
+def test_a_key_without_a_value_fails_the_flush(sqlite_address: LakeAddress) -> None:
+    with attached(sqlite_address) as duck:
+        duck.run("CREATE TABLE t (s VARCHAR)", "INSERT INTO t VALUES ('1'), ('x')", "ALTER TABLE t SET SORTED BY (s::INTEGER)")
+    lake = DuckLake.connect(sqlite_address.url)
+    (failure,) = lake.flush_inlined_data("t").failures
+    assert "which DuckDB cannot evaluate (Conversion Error" in failure
+    assert "change the table's sort order" in failure
+    lake.table("t").set_sorted_by(["s"])
+    assert lake.flush_inlined_data("t").failures == ()
     lake.close()
 
 
