@@ -183,11 +183,13 @@ def _may_end_files(snapshot: Snapshot, table_id: int) -> bool:
 
 
 def _only_moves(changes: Changes, table_id: int) -> bool:
-    """Return whether a snapshot rewrote or merged files of the table; such a snapshot changes nothing else.
+    """Return whether a snapshot only rewrote or merged files of the table.
 
     Old catalogs have one keyword for merges and rewrites. Merged files keep the dates of their rows, so counting merges does no harm.
+    A flush is logged as a rewrite too, and its transaction may have added and deleted rows.
     """
-    return table_id in changes.rewrite_delete or table_id in changes.merge_adjacent
+    moved = table_id in changes.rewrite_delete or table_id in changes.merge_adjacent
+    return moved and not any(table_id in getattr(changes, kind) for kind in _ROW_CHANGES)
 
 
 def inserted_files(reader: CatalogReader, table: TableState, covered: FeedRange) -> list[DataFile]:

@@ -38,8 +38,8 @@ class Changes:
         inlined_insert: Tables that got inlined rows.
         inlined_delete: Tables that lost inlined rows, or rows of files through the catalog.
         inline_flush: Tables whose inlined rows moved to files.
-        merge_adjacent: Tables whose files were merged; a snapshot with this or ``rewrite_delete`` changes no rows of the table.
-        rewrite_delete: Tables whose files were written again without their deleted rows.
+        merge_adjacent: Tables whose files were merged; a snapshot with this changes no rows of the table.
+        rewrite_delete: Tables whose files were written again without their deleted rows, or whose delete files a flush replaced.
         unknown: Entries of kinds that this library does not know, unchanged.
     """
 

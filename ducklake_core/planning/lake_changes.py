@@ -224,7 +224,8 @@ class _Evidence:
         if unknown is None and rows and now is not None and name.stays and log.is_complete and not log.names(now.table_id):
             # Inlined rows and deletes are read only for tables that the log names.
             unknown = "a commit changed files of the table, but its log does not name the table"
-        other = log.without_rows(now.table_id) if now is not None else ()
+        changing = {number for one in rows for number in one.snapshots}
+        other = tuple(number for number in log.without_rows(now.table_id) if number not in changing) if now is not None else ()
         if name.stays and not rows and unknown is None and not other:
             return None
         end, snapshot_id = (now, log.until) if now is not None else (before, log.base.id)
@@ -659,12 +660,11 @@ class ChangeLog:
         return (found[0], found[-1]) if found else None
 
     def deleted(self, table_id: int, first: int, last: int) -> bool:
-        """Return whether rows of the table may have been deleted from first to last. A flush logs a delete where it only moves deletes."""
-        if first > last or self.unclear(first, last):
-            return first <= last
-        by_files = self.logged(table_id, ("deleted_from_table",), first, last)
-        flushes = set(self.logged(table_id, ("inline_flush",), first, last))
-        return bool(self.logged(table_id, ("inlined_delete",), first, last)) or not flushes.issuperset(by_files)
+        """Return whether rows of the table may have been deleted from first to last.
+
+        A flush that moves deletes into files counts too: DuckDB logs it like a delete, and this library logs a delete like a flush.
+        """
+        return first <= last and (self.unclear(first, last) or bool(self.logged(table_id, _DELETING, first, last)))
 
     def has_entry(self, table_id: int, kind: str, snapshot_id: int) -> bool:
         """Return whether the snapshot names the table under a kind."""
@@ -714,9 +714,9 @@ class ChangeLog:
         return tuple(sorted({*found, *named})) if named else tuple(found)
 
     def without_rows(self, table_id: int) -> tuple[int, ...]:
-        """Return the snapshots that name the table for columns, layout or files, but not for rows.
+        """Return the snapshots that name the table for columns, layout or files, but surely not for new rows or inlined deletes.
 
-        DuckDB logs a flush that only moves deletes into a file as a delete, so that such a delete does not count.
+        A flush that moves deletes into files has the same entries as a delete of this library, so both are returned.
         """
         other = self.logged(table_id, _OTHER, self.after + 1, self.until)
         if not other:

@@ -181,6 +181,21 @@ def test_a_past_range_is_reported_after_its_files_were_replaced(watched: Watch) 
     assert all(at < rows.first_snapshot <= rows.last_snapshot <= until for rows in found.rows)
 
 
+def test_deletes_of_a_past_range_are_reported_after_later_deletes_of_the_same_file(small: DuckLake) -> None:
+    small.write("t", [{"n": n} for n in range(9)], inline=False)
+    small.set_option("data_inlining_row_limit", 0)
+    deletes = []
+    for n in (3, 5, 7):
+        small.table("t").delete(f"n = {n}")
+        deletes.append(small.snapshot().id)
+    for at in deletes:
+        (found,) = small.changed_tables(at - 1, at).tables
+        assert [(rows.change, rows.snapshots) for rows in found.rows] == [("removed", (at,))]
+        assert found.other_snapshots == ()
+    (found,) = small.changed_tables(deletes[0] - 1, deletes[1]).tables
+    assert [rows.snapshots for rows in found.rows] == [tuple(deletes[:2])]
+
+
 def test_an_unreadable_change_log_counts_as_a_change(watched: Watch) -> None:
     watched.after(FEW)
     watched.duck.run("INSERT INTO t VALUES (DATE '2026-01-08', 8)")

@@ -105,6 +105,29 @@ def test_flushed_rows_that_the_transaction_changes_keep_their_history(
     assert not lake.check(level="rows").findings
 
 
+def test_changes_next_to_a_flush_are_in_the_change_feed(lake: DuckLake, lake_address: LakeAddress) -> None:
+    lake.set_option("data_inlining_row_limit", 10)
+    lake.write("t", pa.table({"a": pa.array(range(20, 50), pa.int32())}), create=True)
+    table = lake.table("t")
+    table.delete("a = 21")
+    table.append([{"a": 1}, {"a": 2}])
+    with lake.transaction() as tx:
+        tx.append("t", pa.table({"a": pa.array(range(60, 90), pa.int32())}))
+        tx.delete("t", "a IN (2, 22)")
+        tx.flush_inlined_data("t")
+    at = lake.snapshot().id
+    feed = {kind: sorted(row["a"] for row in rows.to_arrow().to_pylist()) for kind, rows in _feeds(lake, at)}
+    assert feed == {"insertions": list(range(60, 90)), "deletions": [2, 22]}
+    with attached(lake_address) as duck:
+        for kind, expected in feed.items():
+            assert duck.rows(f"SELECT a FROM lake.table_{kind}('t', {at}, {at}) ORDER BY a") == [(a,) for a in expected]
+
+
+def _feeds(lake: DuckLake, at: int) -> list[tuple[str, Any]]:
+    table = lake.table("t")
+    return [("insertions", table.insertions(at, at)), ("deletions", table.deletions(at, at))]
+
+
 def test_a_failed_block_leaves_nothing(small: DuckLake, sqlite_address: LakeAddress) -> None:
     small.write("t", [{"a": 1}], create=True)
     before = small.snapshot().id
