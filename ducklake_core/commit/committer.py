@@ -50,7 +50,7 @@ from ducklake_core.commit.actions import (
     StagedDeleteFile,
 )
 from ducklake_core.commit.conflicts import Conflict, find_conflict
-from ducklake_core.commit.request import CommitRequest, commit_id_of, search_text, writer_of
+from ducklake_core.commit.request import CommitRequest, search_text
 from ducklake_core.commit.resolution import Resolution, resolve
 from ducklake_core.errors import (
     CatalogError,
@@ -62,6 +62,7 @@ from ducklake_core.errors import (
     DuckLakeError,
     UsageError,
 )
+from ducklake_core.format.changes import commit_id_of, writer_of
 from ducklake_core.format.files.data_files import WrittenFile
 from ducklake_core.format.state import Snapshot, is_same_snapshot
 from ducklake_core.format.types.text import counted

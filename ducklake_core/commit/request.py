@@ -13,12 +13,11 @@ from typing import Literal, TypeAlias, TypedDict
 from ducklake_core.catalog.reading.options import StoredOptions
 from ducklake_core.commit.actions import Action
 from ducklake_core.errors import UsageError
+from ducklake_core.format.changes import COMMIT_ID_KEY, WRITER_KEY, json_object
 from ducklake_core.format.state import Snapshot
 from ducklake_core.format.types.names import folded, join_name, split_name, storable
 from ducklake_core.format.types.text import shown
 
-COMMIT_ID_KEY = "commit_id"
-WRITER_KEY = "commit_writer"
 OPERATION_KEY = "commit_operation"
 DEEPEST = 100
 """Maximum nesting of what a commit stores as JSON. The parser recurses: deeper JSON could not be read again from a deep stack."""
@@ -121,7 +120,7 @@ def stored_extra_info(
     """
     given: Mapping[str, object] = {}
     if isinstance(extra_info, str):
-        parsed = _json_object(extra_info)
+        parsed = json_object(extra_info)
         is_object = parsed is not None and _nests_within(parsed, DEEPEST)
         given = parsed if parsed is not None and is_object else {"extra_info": extra_info}
     elif extra_info is not None:
@@ -153,42 +152,14 @@ def stored_extra_info(
     return text
 
 
-def commit_id_of(extra_info: str | None) -> str | None:
-    """Return the commit id in a ``commit_extra_info`` string, None when there is none.
-
-    >>> commit_id_of('{"commit_id": "c1", "run": 7}'), commit_id_of("by hand"), commit_id_of(None)
-    ('c1', None, None)
-    """
-    return _text_in(extra_info, COMMIT_ID_KEY)
-
-
-def writer_of(extra_info: str | None) -> str | None:
-    """Return the writer in a ``commit_extra_info`` string, None when there is none."""
-    return _text_in(extra_info, WRITER_KEY)
-
-
 def other_operation(extra_info: str | None, operations: Sequence[str]) -> str | None:
     """Return an operation that the commit with this ``commit_extra_info`` did not do; None when it did all or stored none."""
-    return not_among((_json_object(extra_info) or {}).get(OPERATION_KEY), operations) if extra_info else None
+    return not_among((json_object(extra_info) or {}).get(OPERATION_KEY), operations) if extra_info else None
 
 
 def search_text(commit_id: str) -> str:
     """Return a string that every stored ``commit_extra_info`` with this commit id contains, to search for in SQL."""
     return json.dumps(commit_id, ensure_ascii=False)
-
-
-def _text_in(extra_info: str | None, key: str) -> str | None:
-    found = (_json_object(extra_info) or {}).get(key) if extra_info else None
-    return found if isinstance(found, str) else None
-
-
-def _json_object(text: str) -> dict[str, object] | None:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        # Any client may have written it: what is not JSON was not written by this library.
-        return None
-    return value if isinstance(value, dict) else None
 
 
 def _nests_within(value: object, limit: int) -> bool:

@@ -7,6 +7,7 @@ are ever written; readers keep what they do not know as :attr:`Changes.unknown` 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, fields
@@ -14,6 +15,9 @@ from functools import lru_cache
 
 from ducklake_core.errors import CatalogCorruptError
 from ducklake_core.format.types.names import dotted, quoted_path, split_path
+
+COMMIT_ID_KEY = "commit_id"
+WRITER_KEY = "commit_writer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,3 +247,32 @@ def _parse_value(kind: str, value: str) -> object:
     if quoted_path(parts) == value and all(parts) and len(parts) >= (1 if kind in _SCHEMA_KINDS else _SHORTEST_NAME):
         return dotted(parts) if kind in _SCHEMA_KINDS else QualifiedName(schema=dotted(parts[:-1]), name=parts[-1])
     raise CatalogCorruptError(f"changes_made has {value!r} as name of {kind}", changes=value)
+
+
+def commit_id_of(extra_info: str | None) -> str | None:
+    """Return the commit id in a ``commit_extra_info`` string, None when there is none.
+
+    >>> commit_id_of('{"commit_id": "c1", "run": 7}'), commit_id_of("by hand"), commit_id_of(None)
+    ('c1', None, None)
+    """
+    return _text_in(extra_info, COMMIT_ID_KEY)
+
+
+def writer_of(extra_info: str | None) -> str | None:
+    """Return the writer in a ``commit_extra_info`` string, None when there is none."""
+    return _text_in(extra_info, WRITER_KEY)
+
+
+def _text_in(extra_info: str | None, key: str) -> str | None:
+    found = (json_object(extra_info) or {}).get(key) if extra_info else None
+    return found if isinstance(found, str) else None
+
+
+def json_object(text: str) -> dict[str, object] | None:
+    """Return the JSON object in a ``commit_extra_info`` string, None when it contains none."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        # Any client may have written it: what is not JSON was not written by this library.
+        return None
+    return value if isinstance(value, dict) else None

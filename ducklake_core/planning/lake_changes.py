@@ -23,7 +23,7 @@ from ducklake_core.catalog import changed
 from ducklake_core.catalog.changed import DataFileRow, Definition, Edges, InlinedDeletes, InlinedGroup, NamedTable
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.errors import CatalogCorruptError, NotFoundError
-from ducklake_core.format.changes import Changes, parse_changes
+from ducklake_core.format.changes import Changes, commit_id_of, parse_changes
 from ducklake_core.format.expressions.pruning import ValueRange, range_of
 from ducklake_core.format.files.data_files import ColumnStatistics
 from ducklake_core.format.layout.transforms import partition_statistics
@@ -689,10 +689,13 @@ class ChangeLog:
     def flush_hides_deletes(self, table_id: int) -> bool:
         """Return whether a commit deleted inlined rows and flushed the rest at once, so that the catalog has no trace of those rows.
 
-        Expired commits may have done so too; the caller checks for them separately.
+        A flush of this library keeps such rows, and its deletes are logged as flushes too, so only commits of other clients count. Expired
+        commits may have done so too; the caller checks for them separately.
         """
         flushes = self.logged(table_id, ("inline_flush",), self.after + 1, self.until)
-        return any(self.has_entry(table_id, "inlined_delete", number) for number in flushes)
+        both = (bisect_left(self._ids, number) for number in flushes if self.has_entry(table_id, "inlined_delete", number))
+        # Only this library stores commit ids.
+        return any(commit_id_of(self.snapshots[place].extra_info) is None for place in both)
 
     def may_hold_inlined_changes(self, table_id: int) -> bool:
         """Return whether the catalog may hold rows of the table that were added or deleted in the range."""

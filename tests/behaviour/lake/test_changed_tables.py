@@ -196,6 +196,19 @@ def test_deletes_of_a_past_range_are_reported_after_later_deletes_of_the_same_fi
     assert [rows.snapshots for rows in found.rows] == [tuple(deletes[:2])]
 
 
+def test_a_change_of_rows_in_files_and_in_the_catalog_is_known(small: DuckLake) -> None:
+    small.write("t", [{"n": n, "m": 0} for n in range(30)], inline=False)
+    small.set_option("data_inlining_row_limit", 5)
+    table = small.table("t")
+    table.append([{"n": 100, "m": 0}, {"n": 101, "m": 0}])
+    for change in (lambda: table.delete("n < 10 OR n = 100"), lambda: table.update({"m": "1"}, where="n > 20")):
+        at = small.snapshot().id
+        change()
+        (found,) = small.changed_tables(at).tables
+        assert found.unknown is None
+        assert {rows.snapshots for rows in found.rows} == {(at + 1,)}
+
+
 def test_an_unreadable_change_log_counts_as_a_change(watched: Watch) -> None:
     watched.after(FEW)
     watched.duck.run("INSERT INTO t VALUES (DATE '2026-01-08', 8)")

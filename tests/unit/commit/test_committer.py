@@ -15,7 +15,6 @@ from ducklake_core.catalog.database.failures import RetryPolicy
 from ducklake_core.catalog.database.statements import Statements
 from ducklake_core.catalog.database.writer_queue import LeaseRequest
 from ducklake_core.commit.committer import Committed, Committer
-from ducklake_core.commit.request import commit_id_of
 from ducklake_core.errors import (
     CatalogUnavailableError,
     CommitConflictError,
@@ -23,6 +22,7 @@ from ducklake_core.errors import (
     CommitRetriesExhaustedError,
     UsageError,
 )
+from ducklake_core.format.changes import commit_id_of
 from tests.support.oracle import LakeAddress, attached
 from tests.support.parameters import spread
 from tests.unit.commit.handmade import HandmadeLake
