@@ -146,170 +146,148 @@ class Code:
 
 CODES: dict[str, Code] = {
     # Rows of the catalog
-    "cell-invalid": Code("error", "a cell of the catalog has an invalid value", _BACKUP),
-    "cell-missing": Code("error", "a required cell of the catalog is NULL", _BACKUP),
-    "snapshot-counters": Code("error", "the newest snapshot would assign ids that are in use", _BACKUP),
-    "snapshot-changes": Code("error", "the changes of a snapshot cannot be read, so that concurrent commits of DuckDB fail", _BACKUP),
-    "snapshot-unknown": Code("error", "a row begins or ends at a snapshot that was never committed", _BACKUP),
+    "cell-invalid": Code("error", "a cell has an invalid value", _BACKUP),
+    "cell-missing": Code("error", "a required cell is NULL", _BACKUP),
+    "snapshot-counters": Code("error", "the next ids are in use", _BACKUP),
+    "snapshot-changes": Code("error", "changes cannot be read: DuckDB's concurrent commits fail", _BACKUP),
+    "snapshot-unknown": Code("error", "a row begins or ends at an unknown snapshot", _BACKUP),
     "lifetime-backwards": Code("error", "a row ends before it begins", _BACKUP),
-    "setting-twice": Code("error", "a setting of the lake, or an option of one scope, exists twice", "delete one of the rows"),
-    "option-scope": Code("error", "an option has an unknown or incomplete scope, so that DuckDB cannot attach the lake", "delete the row"),
-    "hold-invalid": Code("warning", "a hold cannot be read, so that no snapshot expires", "delete its row of ducklake_metadata"),
+    "setting-twice": Code("error", "a setting or option exists twice", "delete one of the rows"),
+    "option-scope": Code("error", "the scope of an option is unknown: DuckDB cannot attach", "delete the row"),
+    "hold-invalid": Code("warning", "a hold cannot be read: no snapshot expires", "delete its row of ducklake_metadata"),
     "hold-of-no-snapshot": Code(
         "warning",
-        "the snapshot of a hold has expired, because DuckDB's expiry ignores holds",
+        "DuckDB expired a held snapshot",
         "remove the hold (lake.holds.remove), or put it on another snapshot",
     ),
-    "running-write-invalid": Code(
-        "warning", "a row of a running write cannot be read, so that no orphan is deleted", "delete its row of ducklake_metadata"
-    ),
+    "running-write-invalid": Code("warning", "a running write cannot be read: no orphan is deleted", "delete its row of ducklake_metadata"),
     "option-invalid": Code("warning", "an option has an invalid value", "set the option again"),
     # Schemas, tables, columns
-    "name-twice": Code(
-        "error", "two schemas, or two tables, views or macros of a schema, have the same name", "rename or drop one of them with DuckDB"
-    ),
+    "name-twice": Code("error", "two objects have the same name", "rename or drop one of them with DuckDB"),
     "table-twice": Code("error", "a table exists twice at a snapshot", _BACKUP),
     "schema-missing": Code(
         "error",
-        "a table, view, macro or schema is in a schema that does not exist, so that DuckDB cannot attach the lake",
+        "an object is in no existing schema: DuckDB cannot attach",
         f"if the schema was dropped, {_REPAIR}; otherwise {_BACKUP}",
     ),
-    "columns-missing": Code("error", "a table has no columns, so that DuckDB cannot attach the lake", _BACKUP),
-    "column-twice": Code("error", "a table has two columns with the same id or name", _BACKUP),
-    "columns-invalid": Code("error", "the columns of a table do not form a schema", _BACKUP),
+    "columns-missing": Code("error", "a table has no columns: DuckDB cannot attach", _BACKUP),
+    "column-twice": Code("error", "two columns have the same id or name", _BACKUP),
+    "columns-invalid": Code("error", "columns do not form a schema", _BACKUP),
     "columns-of-the-past": Code(
         "warning",
-        "the columns of a table at an earlier snapshot do not form a schema, so that DuckDB cannot read it",
+        "columns at an earlier snapshot do not form a schema",
         "expire the snapshot",
     ),
-    "type-unknown": Code("error", "a column has an unknown type, so that DuckDB cannot attach the lake", _BACKUP),
-    "default-invalid": Code("error", "the default of a column is not a value of its type: rows cannot be read or written", _BACKUP),
-    "view-invalid": Code("error", "the column names of a view cannot be read", "drop the view, and create it again"),
-    "macro-invalid": Code("error", "a macro has no usable definition, so that DuckDB cannot attach the lake", _BACKUP),
+    "type-unknown": Code("error", "a column has an unknown type: DuckDB cannot attach", _BACKUP),
+    "default-invalid": Code("error", "a default is not a value of its type: the table is unusable", _BACKUP),
+    "view-invalid": Code("error", "column names of a view cannot be read", "drop the view, and create it again"),
+    "macro-invalid": Code("error", "a macro has no usable definition: DuckDB cannot attach", _BACKUP),
     "comment-twice": Code("warning", "a comment or tag exists twice", "delete one of the rows"),
-    "dropped-table-alive": Code("warning", "files or columns of a dropped table are still live", _REPAIR),
+    "dropped-table-alive": Code("warning", "files or columns of a dropped table are live", _REPAIR),
     "partition-key-invalid": Code(
         "error",
-        "a partition key has an unknown column, an unsupported transform, or exists twice",
+        "a partition key is unknown, unsupported or repeated",
         "set the partitioning again",
     ),
     "sort-order-invalid": Code(
-        "error", "the sort order of a table is invalid, exists twice, or has no table", "set the sort order again (table.set_sorted_by)"
+        "error", "a sort order is invalid, repeated or has no table", "set the sort order again (table.set_sorted_by)"
     ),
     "schema-version-missing": Code(
         "error",
-        "a change of columns has no schema version: DuckDB reads inlined rows with the earlier columns, and cannot flush them",
+        "a change of columns has no version: DuckDB reads and flushes inlined rows wrongly",
         "insert the rows of the finding into ducklake_schema_versions",
     ),
-    "schema-version-unknown": Code("warning", "a file has no schema version, so that DuckDB's compaction crashes", _BACKUP),
+    "schema-version-unknown": Code("warning", "a file has no schema version: DuckDB's compaction crashes", _BACKUP),
     # Files as the catalog has them
-    "table-unknown": Code("error", "a file or column belongs to a table that the catalog does not contain", _BACKUP),
+    "table-unknown": Code("error", "a file or column has no table", _BACKUP),
     "file-numbers": Code("error", "counts, sizes or snapshots of a file are impossible", _BACKUP),
-    "file-named-twice": Code("error", "a file of a DuckLake writer is in the catalog twice", "delete one of the rows"),
-    "file-added-twice": Code(
-        "warning", "an added file is in the catalog twice, so its rows are duplicated", "delete the rows of one of them"
-    ),
-    "path-forbidden": Code("error", "a file is outside of the paths that the lake may name", "see allowed_paths in docs/how-to/opening.md"),
-    "file-format-unknown": Code("warning", "a file is registered with another format than Parquet, but is read as Parquet", _BACKUP),
-    "mapping-invalid": Code("error", "a column mapping maps to nothing, from nothing, or twice: values read as NULL", _BACKUP),
-    "mapping-unknown": Code("error", "a file has a column mapping that does not exist", _BACKUP),
+    "file-named-twice": Code("error", "a DuckLake file is in the catalog twice", "delete one of the rows"),
+    "file-added-twice": Code("warning", "an added file is in the catalog twice: its rows are doubled", "delete the rows of one of them"),
+    "path-forbidden": Code("error", "a file is outside of the allowed paths", "see allowed_paths in docs/how-to/opening.md"),
+    "file-format-unknown": Code("warning", "a file is registered as another format, but read as Parquet", _BACKUP),
+    "mapping-invalid": Code("error", "a column mapping is empty or repeated: values read as NULL", _BACKUP),
+    "mapping-unknown": Code("error", "a column mapping does not exist", _BACKUP),
     "mapping-missing": Code(
         "warning",
-        "a file has neither a column mapping nor field ids: its values may be assigned to other columns",
+        "a file has no mapping and no field ids: columns may be confused",
         "restore its mapping_id from a backup of the catalog, or write the rows of the file again",
     ),
-    "encryption-key-missing": Code(
-        "error", "a file of an encrypted lake has no usable key", "restore the key from a backup of the catalog"
-    ),
-    "partition-unknown": Code("error", "a file has partition keys that its table never had", _BACKUP),
-    "partition-values-incomplete": Code("error", "a file lacks partition values of its partition keys", _BACKUP),
-    "partition-values-wrong": Code("error", "rows of a file do not belong to its partition", _REWRITE),
+    "encryption-key-missing": Code("error", "an encrypted file has no usable key", "restore the key from a backup of the catalog"),
+    "partition-unknown": Code("error", "a file has keys that its table never had", _BACKUP),
+    "partition-values-incomplete": Code("error", "a file lacks partition values", _BACKUP),
+    "partition-values-wrong": Code("error", "rows do not belong to the partition of their file", _REWRITE),
     "row-ids-overlap": Code("error", "two files contain the same row ids", _REWRITE),
-    "row-id-beyond-next": Code(
-        "error", "rows have ids that the table will assign again", "set next_row_id of ducklake_table_stats above them"
-    ),
+    "row-id-beyond-next": Code("error", "row ids will be assigned again", "set next_row_id of ducklake_table_stats above them"),
     "delete-files-two": Code(
         "error",
-        "a data file has two live delete files: DuckDB reads its rows twice",
+        "a data file has two live delete files: DuckDB doubles its rows",
         "rewrite the file (lake.rewrite_data_files(table, delete_threshold=0))",
     ),
-    "delete-files-of-the-past": Code(
-        "warning", "a data file has two delete files at an earlier snapshot, at which DuckDB reads its rows twice", "expire the snapshot"
-    ),
+    "delete-files-of-the-past": Code("warning", "a data file has two delete files at an earlier snapshot", "expire the snapshot"),
     "delete-file-orphaned": Code(
         "warning",
-        "a delete file belongs to a data file that the catalog does not contain",
+        "a delete file has no data file",
         "the next expiry that expires something schedules it",
     ),
-    "delete-file-of-other-table": Code("error", "a delete file and its data file belong to different tables", _BACKUP),
+    "delete-file-of-other-table": Code("error", "a delete file and its data file have different tables", _BACKUP),
     "delete-format-unknown": Code("error", "a delete file has an unsupported format", _BACKUP),
-    "delete-count": Code("error", "a delete file deletes no rows, or more than the data file has", _BACKUP),
+    "delete-count": Code("error", "a delete file deletes no rows, or too many", _BACKUP),
     # Statistics
-    "statistics-orphaned": Code("warning", "statistics or partition values belong to a file that the catalog does not contain", _REPAIR),
-    "statistics-column-unknown": Code("warning", "statistics of a file belong to a column that its table never had", _REPAIR),
-    "statistics-table-wrong": Code("warning", "statistics of a file belong to another table than the file", _REPAIR),
-    "statistics-twice": Code("error", "a file has two rows of statistics for one column", _REPAIR),
-    "statistics-counts": Code(
-        "error", "the counts of values and NULLs of a column differ from its file, so that filters lose rows", _REPAIR
-    ),
-    "statistics-invalid": Code("error", "the bounds of a column of a file are invalid, or the lower is above the upper", _REPAIR),
-    "statistics-narrow": Code("error", "the bounds of a column exclude values of its file, so that filters lose rows", _REPAIR),
+    "statistics-orphaned": Code("warning", "statistics or partition values have no file", _REPAIR),
+    "statistics-column-unknown": Code("warning", "statistics have no column", _REPAIR),
+    "statistics-table-wrong": Code("warning", "statistics and their file have different tables", _REPAIR),
+    "statistics-twice": Code("error", "a column of a file has statistics twice", _REPAIR),
+    "statistics-counts": Code("error", "counts of values or NULLs differ from the file: filters lose rows", _REPAIR),
+    "statistics-invalid": Code("error", "bounds of a file are invalid or reversed", _REPAIR),
+    "statistics-narrow": Code("error", "bounds of a file exclude values: filters lose rows", _REPAIR),
     "table-statistics-missing": Code(
-        "error", "a table with rows has no statistics, so that row ids begin at 0 again", "restore the row of ducklake_table_stats"
+        "error", "a table with rows has no statistics: row ids begin at 0 again", "restore the row of ducklake_table_stats"
     ),
-    "table-statistics-twice": Code("error", "a table has two rows of statistics", "delete the one with the smaller next_row_id"),
-    "table-statistics-stale": Code("warning", "the statistics of a table count too few rows", _REPAIR),
-    "table-statistics-orphaned": Code("warning", "statistics belong to a table that the catalog does not contain", _REPAIR),
-    "table-bounds-invalid": Code("error", "the bounds of a column of a table are invalid, exist twice, or have no column", _REPAIR),
-    "table-bounds-narrow": Code("error", "the statistics of a column of a table exclude existing values: DuckDB loses rows", _REPAIR),
-    "table-bounds-unknown": Code(
-        "warning", "a column of a table has no bounds although it has values: DuckDB's next insert makes them too narrow", _REPAIR
-    ),
+    "table-statistics-twice": Code("error", "a table has statistics twice", "delete the one with the smaller next_row_id"),
+    "table-statistics-stale": Code("warning", "a table's row count is too small", _REPAIR),
+    "table-statistics-orphaned": Code("warning", "statistics have no table", _REPAIR),
+    "table-bounds-invalid": Code("error", "bounds of a table are invalid, repeated or have no column", _REPAIR),
+    "table-bounds-narrow": Code("error", "bounds of a table exclude values: DuckDB loses rows", _REPAIR),
+    "table-bounds-unknown": Code("warning", "a column with values has no bounds: DuckDB's next insert makes them too narrow", _REPAIR),
     # Rows in the catalog
-    "inlined-table-missing": Code(
-        "error", "a registered table of inlined rows does not exist", "unregister it, or restore it from a backup"
-    ),
+    "inlined-table-missing": Code("error", "a table of inlined rows does not exist", "unregister it, or restore it from a backup"),
     "inlined-table-invalid": Code(
         "error",
-        "a table of inlined rows is registered twice, or for another table than its name states",
+        "a table of inlined rows is registered twice or wrongly",
         "delete the row, or one of the rows",
     ),
-    "inlined-table-dead": Code("warning", "an unused table of inlined rows or deletes exists", "drop it; if that is safe, " + _REPAIR),
-    "inlined-row-twice": Code("error", "an inlined row is visible twice at a snapshot", _BACKUP),
-    "inlined-delete-beyond": Code("error", "the catalog deletes rows that a file does not have", _BACKUP),
-    "inlined-delete-orphaned": Code(
-        "warning", "the catalog deletes rows of a file that the table does not have", "if no table has the file, " + _REPAIR
-    ),
+    "inlined-table-dead": Code("warning", "a table of inlined rows or deletes is unused", "drop it; if that is safe, " + _REPAIR),
+    "inlined-row-twice": Code("error", "an inlined row is visible twice", _BACKUP),
+    "inlined-delete-beyond": Code("error", "deleted rows are not in the file", _BACKUP),
+    "inlined-delete-orphaned": Code("warning", "deleted rows are in no file of the table", "if no table has the file, " + _REPAIR),
     "inlined-delete-twice": Code(
         "error",
-        "a row is deleted twice in the catalog, or there and in a delete file: DuckDB counts too few rows, or reads deleted rows again",
+        "a row is deleted twice: DuckDB miscounts, or reads deleted rows",
         "flush the table (lake.flush_inlined_data(table))",
     ),
     # Schedule and objects in the store
-    "scheduled-live": Code("error", "a file that the lake needs is scheduled for deletion", _REPAIR),
+    "scheduled-live": Code("error", "a file that is needed is scheduled for deletion", _REPAIR),
     "scheduled-twice": Code("notice", "a file is scheduled for deletion twice", "no action is necessary: cleanup handles it"),
-    "orphaned-file": Code(
-        "notice", "a file of a DuckLake writer below the data path is not in the catalog", "delete it with lake.delete_orphaned_files()"
-    ),
+    "orphaned-file": Code("notice", "a DuckLake file is not in the catalog", "delete it with lake.delete_orphaned_files()"),
     "foreign-file": Code("notice", "a file of another program is below the data path", "move it, or ignore the finding"),
     # Footers
-    "file-missing": Code("error", "a file of the catalog is missing", f"if all files were moved, use lake.move_data(); if not, {_LOST}"),
+    "file-missing": Code("error", "a file is missing", f"if all files were moved, use lake.move_data(); if not, {_LOST}"),
     "file-unreachable": Code("error", "a file cannot be read from the store", "check the store, the permissions and the credentials"),
     "file-size": Code("error", "the size of a file differs from the catalog", _LOST),
-    "footer-unreadable": Code("error", "the footer of a file cannot be read", _LOST),
-    "footer-size": Code("error", "the footer size of a file differs from the catalog, so that DuckDB cannot read it", _BACKUP),
-    "record-count": Code("error", "the number of rows of a file differs from the catalog", _LOST),
-    "row-group-count": Code("warning", "the number of row groups of a file differs from the catalog", _BACKUP),
-    "file-differs": Code("error", "the bounds of columns belong to another file than the one in the store", _LOST),
-    "row-ids-missing": Code("error", "a file neither contains row ids nor has a first one in the catalog", _REWRITE),
-    "snapshot-ids-missing": Code("error", "a file with rows of several snapshots lacks the snapshot ids of its rows", _REWRITE),
+    "footer-unreadable": Code("error", "a footer cannot be read", _LOST),
+    "footer-size": Code("error", "the footer size differs from the catalog: DuckDB cannot read the file", _BACKUP),
+    "record-count": Code("error", "the number of rows differs from the catalog", _LOST),
+    "row-group-count": Code("warning", "the number of row groups differs from the catalog", _BACKUP),
+    "file-differs": Code("error", "the bounds belong to another file", _LOST),
+    "row-ids-missing": Code("error", "a file has no row ids", _REWRITE),
+    "snapshot-ids-missing": Code("error", "a file of several snapshots lacks their ids", _REWRITE),
     # Rows
-    "rows-unreadable": Code("error", "rows of a file, or inlined rows, cannot be read", _LOST),
-    "delete-file-invalid": Code("error", "a delete file belongs to another data file", _BACKUP),
-    "row-id-twice": Code("error", "two visible rows of a table have the same row id", _REWRITE),
+    "rows-unreadable": Code("error", "rows cannot be read", _LOST),
+    "delete-file-invalid": Code("error", "a delete file names another data file", _BACKUP),
+    "row-id-twice": Code("error", "two visible rows have the same row id", _REWRITE),
     "null-not-allowed": Code("error", "a NOT NULL column contains NULLs", "set a value in these rows with an update"),
     "value-out-of-range": Code(
-        "error", "a row contains a value outside the range of its type, such as the time 25:00", "set a value in these rows with an update"
+        "error", "a value is outside the range of its type, such as 25:00", "set a value in these rows with an update"
     ),
-    "snapshot-ids-wrong": Code("error", "a file contains rows of later snapshots than the catalog states", _REWRITE),
+    "snapshot-ids-wrong": Code("error", "a file contains rows of later snapshots", _REWRITE),
 }
