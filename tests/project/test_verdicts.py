@@ -16,16 +16,18 @@ def written(name: str) -> str:
 
 
 def test_the_page_names_every_operation_and_layout() -> None:
+    assert verdicts.PAGE.read_text().startswith(verdicts.introduction())
     found = read_section(written("process"))
-    assert found.keys() == verdicts.IN_PROCESS.keys()
+    assert found.keys() <= verdicts.IN_PROCESS.keys()
     assert {len(by_layout) for by_layout in found.values()} == {len(LAYOUTS)}
-    assert f"Kinds of tables: {', '.join(LAYOUTS)}.\n" in written("process")
+    assert f"Kinds of tables: {', '.join(LAYOUTS)}. " in written("process")
 
 
 @pytest.mark.parametrize("operation", ["scan under a condition", "merge", "add_data_files", "rewrite_data_files"])
 def test_some_operations(operation: str, tmp_path: Path) -> None:
     found = in_process(new_lakes(tmp_path), [operation])[operation]
-    assert read_section(written("process"))[operation] == [verdict == verdicts.YES for verdict in found]
+    always = [True] * len(LAYOUTS)
+    assert read_section(written("process")).get(operation, always) == [verdict == verdicts.YES for verdict in found]
 
 
 @pytest.mark.slow

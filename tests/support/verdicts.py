@@ -36,11 +36,11 @@ _SCHEMA = pa.schema([("i", pa.int64()), ("s", pa.string()), ("d", pa.date32()), 
 INTRODUCTION = """\
 # Supported operations
 
-This page lists which operations work on which kinds of tables: layouts, catalog databases and engines. A number in a table stands for the
-error below it. [Differences](differences.md) describes where results differ from DuckDB's.
+Which operations work on which kinds of tables. `tests/support/verdicts.py` generates the page: it runs every operation
+on every kind of table, and compares the rows with those of the same operation on plain files.
 
-`tests/support/verdicts.py` generates the page. It runs every operation on every kind of table and compares the rows with those of the same
-operation on plain files; `tests/project/test_verdicts.py` fails if the page is wrong.
+- In process: {process}
+- On Spark: {spark}
 """
 
 
@@ -259,9 +259,10 @@ def _reason(message: str) -> str:
 
 
 def section(title: str, table: Mapping[str, Sequence[str]], columns: Sequence[str]) -> str:
-    """Return a section of the page: operations that always work, and a table of the others with the errors below it."""
+    """Return a section of the page: a table of the operations that do not always work, with the errors below it."""
     always = [operation for operation, verdicts in table.items() if set(verdicts) == {YES}]
-    lines = [f"## {title}", "", f"Kinds of tables: {', '.join(columns)}.", "", f"{_ALWAYS}{', '.join(f'`{one}`' for one in always)}."]
+    others = "Every operation is" if len(always) == len(table) else "All operations but the following are"
+    lines = [f"## {title}", "", f"Kinds of tables: {', '.join(columns)}. {others} supported."]
     notes: dict[str, int] = {}
     rows_of_others = []
     for operation in (one for one in table if one not in always):
@@ -273,17 +274,10 @@ def section(title: str, table: Mapping[str, Sequence[str]], columns: Sequence[st
     return "\n".join(lines).rstrip() + "\n"
 
 
-_ALWAYS = "Supported on all of them: "
-
-
 def read_section(text: str) -> dict[str, list[bool]]:
-    """Return which operations of a section are supported, one value for each kind of table."""
-    (kinds,) = re.findall(r"^Kinds of tables: (.+)\.$", text, re.MULTILINE)
-    (always,) = re.findall(rf"^{_ALWAYS}(.+)\.$", text, re.MULTILINE)
-    found = {operation: [True] * len(kinds.split(", ")) for operation in re.findall(r"`([^`]+)`", always)}
-    for operation, cells in re.findall(r"^\| (\w.*?) \| (.+) \|$", text, re.MULTILINE):
-        found[operation] = [cell == YES for cell in cells.split(" | ")]
-    return found
+    """Return which operations of a section's table are supported, one value for each kind of table."""
+    rows_of_table = re.findall(r"^\| (\w.*?) \| (.+) \|$", text, re.MULTILINE)
+    return {operation: [cell == YES for cell in cells.split(" | ")] for operation, cells in rows_of_table}
 
 
 def in_process(new_lake: Callable[[], LakeAddress], operations: Sequence[str] = (), layouts: Sequence[str] = ()) -> dict[str, list[str]]:
@@ -361,13 +355,19 @@ def on_spark(new_lake: Callable[[], LakeAddress], session: SparkSession) -> dict
     return {name: [verdicts.of(name, layout) for layout in LAYOUTS] for name in ON_SPARK}
 
 
+def introduction() -> str:
+    """Return the head of the page, with the names of all operations."""
+    process, spark = (", ".join(f"`{one}`" for one in names) for names in (IN_PROCESS, ON_SPARK))
+    return INTRODUCTION.format(process=process, spark=spark)
+
+
 def main(names: Sequence[str]) -> None:
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         made = list(_made(names, Path(folder), stack))
     known = sections(PAGE.read_text()) if PAGE.exists() else {}
     for text in made:
         known |= sections(f"\n{text}")
-    PAGE.write_text("\n".join([INTRODUCTION, *(known[title] for title in TITLES.values() if title in known)]))
+    PAGE.write_text("\n".join([introduction(), *(known[title] for title in TITLES.values() if title in known)]))
 
 
 if __name__ == "__main__":

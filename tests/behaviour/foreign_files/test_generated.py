@@ -22,7 +22,7 @@ from tests.support.oracle import LakeAddress, attached
 from tests.support.parameters import slow
 from tests.support.parquet_bytes import CONVERTED, SCHEMA, change_footer, chunks_of
 
-PAGE = Path(__file__).parents[3] / "docs" / "concepts" / "foreign-files.md"
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "adding-files.md"
 REASONS = {
     "does not fit column": "whose type does not fit",
     "which DuckLake has no type for|cannot read the type|has an empty name": "no type of DuckLake",
