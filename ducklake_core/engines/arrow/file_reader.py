@@ -61,7 +61,16 @@ from ducklake_core.format.types.schema import (
     to_arrow_schema,
     to_arrow_type,
 )
-from ducklake_core.format.values.arrow_cast import cast_temporal, constant_array, list_offsets, list_values, map_entries, null_mask
+from ducklake_core.format.values.arrow_cast import (
+    cast_temporal,
+    check_text,
+    constant_array,
+    is_text,
+    list_offsets,
+    list_values,
+    map_entries,
+    null_mask,
+)
 from ducklake_core.planning.plan import VIRTUAL_SCHEMA, FileTask, ScanProjection, needed_virtual
 from ducklake_core.storage.filesystems import Storage, printable
 
@@ -331,10 +340,10 @@ class FileReader:
 
     def _check_text(self, array: pa.Array[Any]) -> None:
         """Raise if an added file has strings that are not UTF-8: Arrow decodes them without a check, and fails much later."""
-        if self._task.file.mapping_id is None or not _has_text(array.type):
+        if self._task.file.mapping_id is None:
             return
         try:
-            array.validate(full=True)
+            check_text(array)
         except pa.ArrowInvalid as error:
             raise CorruptFileError(
                 f"the file has strings that are not UTF-8: {error}; convert them with the program that wrote it"
@@ -814,7 +823,7 @@ def from_file(array: pa.Array[Any], column: Field) -> pa.Array[Any]:
 
 def _needs_cast(array: pa.Array[Any], wanted: DataType) -> bool:
     """Return whether Arrow's cast would give other values without an error (infinities, unescaped backslashes, halves rounded to even)."""
-    if wanted == BLOB and _is_text(array.type):
+    if wanted == BLOB and is_text(array.type):
         return bool(pc.any(pc.match_substring(array, "\\")).as_py())
     narrow = isinstance(wanted, DecimalType) and wanted.precision <= _NARROW_DIGITS
     return pa.types.is_floating(array.type) and (narrow or (wanted == FLOAT32 and pa.types.is_float64(array.type)))
@@ -822,7 +831,7 @@ def _needs_cast(array: pa.Array[Any], wanted: DataType) -> bool:
 
 def _cast(array: pa.Array[Any], column: Field) -> pa.Array[Any]:
     held = from_arrow_field(pa.field(column.name, array.type)).type
-    if _is_text(array.type):
+    if is_text(array.type):
         array = array.cast(pa.string())
     try:
         return cast_scalar(array, held, column.type)
@@ -860,19 +869,6 @@ def _rounded(array: pa.Array[Any], unit: str) -> pa.Array[Any]:
     infinite = pc.equal(pc.abs(numbers), pa.scalar(_INFINITE, pa.int64()))
     whole = pc.multiply(pc.divide(pc.add(pc.if_else(infinite, pa.scalar(0, pa.int64()), numbers), half), step), step)
     return pc.if_else(infinite, numbers, whole).view(array.type)
-
-
-def _has_text(arrow: pa.DataType) -> bool:
-    """Return whether values of an Arrow type are strings, or contain some."""
-    if pa.types.is_dictionary(arrow):
-        return _has_text(arrow.value_type)
-    if isinstance(arrow, pa.BaseExtensionType):
-        return _has_text(arrow.storage_type)
-    return _is_text(arrow) or any(_has_text(arrow.field(number).type) for number in range(arrow.num_fields))
-
-
-def _is_text(arrow: pa.DataType) -> bool:
-    return bool(pa.types.is_string(arrow) or pa.types.is_large_string(arrow) or pa.types.is_string_view(arrow))
 
 
 @dataclass(frozen=True, slots=True)

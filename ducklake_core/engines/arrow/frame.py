@@ -9,6 +9,7 @@ from datetime import datetime, time
 from itertools import chain
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from uuid import UUID
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
@@ -17,8 +18,9 @@ import pyarrow.compute as pc
 from ducklake_core.errors import SchemaError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.evolution.reconciliation import may_fit, with_adopted_types, with_types_for_nulls
 from ducklake_core.format.types.data_types import DataType, Field
-from ducklake_core.format.types.schema import HUGE_INTEGER, TYPE_KEY, ArrowArray, Schema, from_arrow_schema
+from ducklake_core.format.types.schema import HUGE_INTEGER, TYPE_KEY, ArrowArray, Schema, from_arrow_field, from_arrow_schema
 from ducklake_core.format.types.text import shown
+from ducklake_core.format.values.arrow_cast import cast_array, has_part, with_parts
 
 if TYPE_CHECKING:
     from ducklake_core.engines.arrow.merge import MergeSource
@@ -131,8 +133,6 @@ class ArrowFrame:
             return True
         if not (column.is_leaf and known.is_leaf and may_fit(column.type, known.type)):
             return False
-        from ducklake_core.format.values.arrow_cast import cast_array
-
         try:
             for chunk in values.chunks:
                 cast_array(chunk, known, exact=True)
@@ -359,11 +359,14 @@ def _of_pandas(data: Any) -> pa.Table:
         return pa.table([pa.nulls(0)] * len(names), names=names)
     try:
         rows = pa.Table.from_pandas(data, preserve_index=False)
-    except OverflowError:
+    except _FAILURES:
+        if not data.columns.is_unique:
+            raise
+        # Arrow's errors name neither the row nor, most of them, the column.
         rows = _table([_pandas_column(str(name), data.iloc[:, place]) for place, name in enumerate(data.columns)])
     for place, name in enumerate(rows.column_names):
         # Only a column of Python objects goes through Arrow's inference, which drops nanoseconds.
-        if _has_times(rows.schema.types[place]) and str(data.dtypes.iloc[place]) == "object":
+        if has_part(rows.schema.types[place], _is_lossy) and str(data.dtypes.iloc[place]) == "object":
             values = data.iloc[:, place].tolist()
             array = _without_loss("pandas DataFrame", name, rows.column(place), values, from_pandas=True)
             rows = rows.set_column(place, pa.field(name, array.type), array)
@@ -371,6 +374,8 @@ def _of_pandas(data: Any) -> pa.Table:
 
 
 def _pandas_column(name: str, values: Any) -> tuple[Any, Any]:
+    if str(values.dtype).startswith("Sparse"):
+        values = values.sparse.to_dense()
     try:
         array: Any = pa.Array.from_pandas(values)
     except OverflowError:
@@ -378,6 +383,12 @@ def _pandas_column(name: str, values: Any) -> tuple[Any, Any]:
         return _large_integers(
             "pandas DataFrame", name, [None if is_missing else value for value, is_missing in zip(values, missing, strict=True)]
         )
+    except _FAILURES as error:
+        held = values.tolist() if str(values.dtype) == "object" else []
+        array = _nested_uuids("pandas DataFrame", name, held) if isinstance(error, pa.ArrowNotImplementedError) and held else None
+        if array is None:
+            found = f"column {name!r} of type {values.dtype}: {_where(held, from_pandas=True) if held else ''}{_reason(error)}"
+            raise UsageError(f"cannot write a pandas DataFrame: {found}. Convert the column to one type of Arrow", column=name) from error
     return pa.field(name, array.type), array
 
 
@@ -437,8 +448,8 @@ def _advice(data: object) -> str:
 def _reason(error: Exception) -> str:
     if "non-struct" in str(error):
         return _ONE_COLUMN
-    if isinstance(error, pa.ArrowException) and "Conversion failed for column" in str(error):
-        return "; ".join(str(part).partition("\n")[0] for part in error.args) + ". Convert the column to one type of Arrow"
+    if isinstance(error, UnicodeError):
+        return str(error)
     return "; ".join(str(part).partition("\n")[0] for part in error.args) or type(error).__name__
 
 
@@ -489,6 +500,10 @@ def _column(name: str, values: list[Any]) -> tuple[Any, Any]:
             array = _without_loss("list of dicts", name, pa.array(values), values)
         except OverflowError:
             return _large_integers("list of dicts", name, values)
+        except pa.ArrowNotImplementedError:
+            array = _nested_uuids("list of dicts", name, values)
+            if array is None:
+                raise
         return pa.field(name, array.type), array
     except UsageError:
         raise
@@ -500,16 +515,17 @@ def _without_loss(kind: str, name: str, array: Any, values: Sequence[Any], *, fr
     """Return Python values in a type that keeps nanoseconds of pandas' times, which Arrow's inference drops.
 
     Raises:
-        UsageError: Arrow's inference dropped something else: the time of day, where dates come first, or the offset of a time.
+        UsageError: Arrow's inference dropped something else: the time of day, where dates come first, the offset of a time, or the zone of
+            a timestamp; or it made bytes of strings.
     """
-    if not _has_times(array.type):
+    if not has_part(array.type, _is_lossy):
         return array
     wanted = _exact_type(f"cannot write a {kind}: column {name!r}", array.type, values)
     return array if wanted == array.type else pa.array(values, wanted, from_pandas=from_pandas)
 
 
-def _has_times(arrow: Any) -> bool:
-    return pa.types.is_temporal(arrow) or any(_has_times(arrow.field(place).type) for place in range(arrow.num_fields))
+def _is_lossy(arrow: Any) -> bool:
+    return bool(pa.types.is_temporal(arrow) or pa.types.is_binary(arrow))
 
 
 def _exact_type(failed: str, arrow: Any, values: Sequence[Any]) -> Any:
@@ -521,6 +537,12 @@ def _exact_type(failed: str, arrow: Any, values: Sequence[Any]) -> Any:
         return pa.struct([own.with_type(_exact_type(failed, own.type, [row.get(own.name) for row in rows])) for own in arrow])
     # NaT is an instance of datetime with a nanosecond attribute, but differs from itself.
     known = [value for value in values if value is not None and value == value]  # noqa: PLR0124
+    if pa.types.is_binary(arrow) and any(isinstance(value, UUID) for value in known):
+        return pa.uuid()
+    if pa.types.is_binary(arrow) and any(isinstance(value, str) for value in known):
+        raise UsageError(f"{failed} mixes strings and bytes. Convert them to one type")
+    if pa.types.is_timestamp(arrow) and len({getattr(value, "tzinfo", None) is None for value in known}) == 2:
+        raise UsageError(f"{failed} mixes timestamps with and without a time zone. Convert them to one type")
     if pa.types.is_date(arrow) and any(isinstance(value, datetime) for value in known):
         raise UsageError(f"{failed} mixes dates and timestamps. Convert them to one type")
     if pa.types.is_time(arrow) and any(isinstance(value, time) and value.tzinfo is not None for value in known):
@@ -531,6 +553,30 @@ def _exact_type(failed: str, arrow: Any, values: Sequence[Any]) -> Any:
         return pa.timestamp("ns", arrow.tz)
     # Intervals have nanoseconds in every unit.
     return pa.duration("ns") if pa.types.is_duration(arrow) else arrow
+
+
+def _nested_uuids(kind: str, name: str, values: Sequence[Any]) -> Any:
+    """Return lists and dicts that contain UUIDs, of which Arrow makes no arrays; None if there are no UUIDs in them."""
+    plain = [_with_bytes(value) for value in values]
+    wanted = _exact_type(f"cannot write a {kind}: column {name!r}", pa.array(plain, from_pandas=True).type, values)
+    if not has_part(wanted, _is_uuid):
+        return None
+    stored = pa.array(plain, with_parts(wanted, lambda part: pa.binary(16) if _is_uuid(part) else part), from_pandas=True)
+    return cast_array(stored, from_arrow_field(pa.field(name, wanted)))
+
+
+def _is_uuid(arrow: Any) -> bool:
+    return bool(arrow == pa.uuid())
+
+
+def _with_bytes(value: Any) -> Any:
+    if isinstance(value, UUID):
+        return value.bytes
+    if isinstance(value, Mapping):
+        return {key: _with_bytes(part) for key, part in value.items()}
+    if isinstance(value, Iterable) and not isinstance(value, str | bytes):
+        return [_with_bytes(part) for part in value]
+    return value
 
 
 def _large_integers(kind: str, name: str, values: list[Any]) -> tuple[Any, Any]:
@@ -547,14 +593,14 @@ def _large_integers(kind: str, name: str, values: list[Any]) -> tuple[Any, Any]:
     return _huge_column(pa.field(name, HUGE_INTEGER), digits, huge)
 
 
-def _where(values: list[Any]) -> str:
+def _where(values: list[Any], *, from_pandas: bool = False) -> str:
     """Return the index of the first row from which on the values form no column."""
     # pyarrow's error does not name the row: a binary search for the longest prefix that is still a column finds it.
     low, high = 0, len(values)
     while high - low > 1:
         middle = (low + high) // 2
         try:
-            pa.array(values[:middle])
+            pa.array(values[:middle], from_pandas=from_pandas)
             low = middle
         except _FAILURES:
             high = middle

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from html import escape
 from importlib import import_module
@@ -12,11 +12,13 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ducklake_core.errors import DuckLakeError, UnsupportedFeatureError, UsageError
 from ducklake_core.format import arguments
 from ducklake_core.format.types.schema import ArrowField, ArrowType, Schema, duckdb_type, from_arrow_field
 from ducklake_core.format.types.text import counted, one_line, shown
+from ducklake_core.format.values.arrow_cast import has_part, parts, with_parts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,6 +45,7 @@ _ELSEWHERE = {
 """Methods of :class:`Readable` by the names that DuckDB, PyIceberg and Polars give them."""
 _WIDEST = 38
 
+_JSON = "arrow.json"
 _DURATION = pa.duration("us")
 _DAY = 86_400_000_000
 """Microseconds of a day."""
@@ -99,6 +102,8 @@ class Readable(ABC):
                 NULL, as in pandas' own readers. Default: ``"numpy"``.
 
         Intervals without months become durations, in which a day has 24 hours; a column with other intervals has ``DateOffset`` objects.
+        UUIDs are ``uuid.UUID`` objects, and JSON is strings. Nested columns with UUIDs, nanoseconds or time zones are Python lists and
+        dicts.
 
         Raises:
             UsageError: A column of integers has NULLs and a number that no float represents. Use another ``dtype_backend``.
@@ -110,11 +115,12 @@ class Readable(ABC):
     def to_polars(self) -> pl.DataFrame:
         """Return all rows as a Polars frame.
 
-        Integers of 128 bits come as decimals of 38 digits, and intervals as durations, in which a day has 24 hours.
+        Integers of 128 bits come as decimals of 38 digits, JSON as strings, UUIDs as 16 bytes, and intervals as durations, in which a day
+        has 24 hours.
 
         Raises:
             UnsupportedFeatureError: Polars is not installed or older than 2.0, or has no type for the values of a column, such as intervals
-                of months.
+                of months or the time 24:00:00.
         """
 
         polars = _polars("to_polars")
@@ -128,7 +134,7 @@ class Readable(ABC):
         """Return the rows as a lazy frame of Polars, which reads the columns that a query needs, in batches, each time it runs.
 
         Comparisons with constants, ``is_in``, ``is_between``, ``is_null``, ``starts_with`` and their combinations skip files, as in
-        ``where``; Polars evaluates all conditions. Integers of 128 bits come as decimals of 38 digits, and intervals as durations.
+        ``where``; Polars evaluates all conditions. Columns have the types of :meth:`to_polars`.
 
         Raises:
             UnsupportedFeatureError: Polars is not installed or older than 2.0, or has no type for a column.
@@ -307,17 +313,42 @@ def with_narrow_decimals(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
 
 
 def with_polars_types(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
-    """Return the rows with narrow decimals, and durations in place of intervals.
+    """Return the rows with narrow decimals, durations in place of intervals, and strings in place of JSON.
 
     Raises:
-        UnsupportedFeatureError: A column has intervals inside another type; or, while it is read, a value of 39 digits, or an interval
-            that has months.
+        UnsupportedFeatureError: A column has intervals inside another type; or, while it is read, a value of 39 digits, an interval that
+            has months, or the time 24:00:00.
     """
     for field in reader.schema:
-        if not pa.types.is_interval(field.type) and _has_interval(field.type):
+        if not pa.types.is_interval(field.type) and has_part(field.type, pa.types.is_interval):
             message = f"column {field.name!r} has intervals inside lists, structs or maps, for which Polars has no type. Use to_arrow()"
             raise UnsupportedFeatureError(message, column=field.name)
-    return _with_types(reader, lambda kind: _DURATION if pa.types.is_interval(kind) else _narrow(kind))
+    checked = [field.name for field in reader.schema if has_part(field.type, pa.types.is_time)]
+    if checked:
+        reader = pa.RecordBatchReader.from_batches(reader.schema, _without_ends_of_days(reader, checked))
+    # No function of Polars accepts its type of JSON.
+    return _with_types(reader, lambda kind: _DURATION if pa.types.is_interval(kind) else _text(_narrow(kind)))
+
+
+def _without_ends_of_days(batches: Iterable[pa.RecordBatch], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yield the batches; Polars would replace 24:00:00 by NULL."""
+    for batch in batches:
+        for name in names:
+            if _has_end_of_day(batch.column(name)):
+                raise UnsupportedFeatureError(
+                    f"column {name!r} has the time 24:00:00, for which Polars has no value. Use to_arrow()", column=name
+                )
+        yield batch
+
+
+def _has_end_of_day(values: pa.Array | pa.ChunkedArray) -> bool:
+    """Return whether an array has the time 24:00:00 at any depth.
+
+    >>> _has_end_of_day(pa.array([[86_400_000_000], None], pa.list_(pa.time64("us"))))
+    True
+    """
+    latest = (pc.max(times.cast(pa.time64("ns")).cast(pa.int64())).as_py() for times in parts(values, pa.types.is_time))
+    return any(time is not None and time >= 1000 * _DAY for time in latest)
 
 
 def with_integer_strings(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
@@ -333,8 +364,12 @@ def _narrow(kind: ArrowType) -> ArrowType:
     return pa.decimal128(_WIDEST, 0) if _is_wide(kind) else kind
 
 
+def _text(kind: ArrowType) -> ArrowType:
+    return pa.string() if getattr(kind, "extension_name", None) == _JSON else kind
+
+
 def _with_types(reader: pa.RecordBatchReader, replace: Callable[[ArrowType], ArrowType]) -> pa.RecordBatchReader:
-    schema = pa.schema([_replaced_field(field, replace) for field in reader.schema], reader.schema.metadata)
+    schema = pa.schema([field.with_type(with_parts(field.type, replace)) for field in reader.schema], reader.schema.metadata)
     if schema.types == reader.schema.types:
         return reader
 
@@ -345,12 +380,6 @@ def _with_types(reader: pa.RecordBatchReader, replace: Callable[[ArrowType], Arr
             )
 
     return pa.RecordBatchReader.from_batches(schema, batches())
-
-
-def _has_interval(kind: ArrowType) -> bool:
-    if pa.types.is_interval(kind):
-        return True
-    return any(_has_interval(kind.field(place).type) for place in range(kind.num_fields))
 
 
 def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
@@ -380,22 +409,6 @@ def _durations(intervals: pa.Array) -> pa.Array | None:
         return None
 
 
-def _replaced(kind: ArrowType, replace: Callable[[ArrowType], ArrowType]) -> ArrowType:
-    """Return a type with other ones in place of some, at any depth."""
-    types = pa.types
-    if types.is_list(kind):
-        return pa.list_(_replaced_field(kind.value_field, replace))
-    if types.is_struct(kind):
-        return pa.struct([_replaced_field(kind.field(place), replace) for place in range(kind.num_fields)])
-    if types.is_map(kind):
-        return pa.map_(_replaced_field(kind.key_field, replace), _replaced_field(kind.item_field, replace))
-    return replace(kind)
-
-
-def _replaced_field(field: pa.Field, replace: Callable[[ArrowType], ArrowType]) -> pa.Field:
-    return field.with_type(_replaced(field.type, replace))
-
-
 class NarrowStream:
     """A stream that can be read any number of times, with decimals of at most 38 digits."""
 
@@ -412,16 +425,36 @@ def pandas_frame(table: pa.Table, dtype_backend: DtypeBackend) -> pd.DataFrame:
     if dtype_backend not in _BACKENDS:
         raise UsageError(f"dtype_backend must be one of {', '.join(_BACKENDS)}, not {shown(dtype_backend)}", parameter="dtype_backend")
     pd = _optional("pandas", "to_pandas", "pip install 'ducklake-dagster[pandas]'")
-    table = _with_columns(table, map(_pandas_intervals, table.columns))
+    table = _with_columns(table, map(_pandas_column, table.columns))
+    objects = {field.name for field in table.schema if _becomes_objects(field.type, dtype_backend)}
     if dtype_backend == "numpy":
-        return _converted(_with_columns(table, map(_pandas_integers, table.column_names, table.columns)), None)
+        plain = _with_columns(table, map(_pandas_integers, table.column_names, table.columns))
+        return _converted(plain, None, objects)
     if dtype_backend == "pyarrow":
-        # ArrowDtype of an extension type has no arithmetic in pandas, so columns get the type of its storage. pandas cannot print one of
-        # intervals, which become objects.
-        return table.to_pandas(types_mapper=lambda kind: None if pa.types.is_interval(kind) else pd.ArrowDtype(kind))
+        # pandas cannot print a column of intervals or UUIDs, which become objects.
+        return _converted(table, lambda kind: None if _is_object(kind) else pd.ArrowDtype(kind), objects)
     nullable = {pa.from_numpy_dtype(kind.type): kind for kind in _nullable_numbers()}
     nullable |= {pa.bool_(): pd.BooleanDtype(), pa.string(): pd.StringDtype()}
-    return _converted(table, nullable.get)
+    return _converted(table, nullable.get, objects)
+
+
+def _becomes_objects(kind: ArrowType, dtype_backend: DtypeBackend) -> bool:
+    """Return whether pyarrow's conversion of a nested column to pandas fails, or loses nanoseconds, zones or UUIDs."""
+    if not pa.types.is_nested(kind):
+        return False
+    return has_part(kind, _is_uuid if dtype_backend == "pyarrow" else lambda part: _is_uuid(part) or _is_fine_time(part))
+
+
+def _is_uuid(kind: ArrowType) -> bool:
+    return getattr(kind, "extension_name", None) == "arrow.uuid"
+
+
+def _is_object(kind: ArrowType) -> bool:
+    return pa.types.is_interval(kind) or _is_uuid(kind)
+
+
+def _is_fine_time(kind: ArrowType) -> bool:
+    return pa.types.is_timestamp(kind) and (kind.unit == "ns" or kind.tz is not None)
 
 
 def _with_columns(table: pa.Table, columns: Iterable[pa.ChunkedArray]) -> pa.Table:
@@ -430,10 +463,11 @@ def _with_columns(table: pa.Table, columns: Iterable[pa.ChunkedArray]) -> pa.Tab
     return pa.table(converted, schema=pa.schema(fields, table.schema.metadata))
 
 
-def _pandas_intervals(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return intervals without months as durations; pyarrow makes objects of pandas of the others."""
+def _pandas_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return JSON as strings, and intervals without months as durations; pyarrow makes objects of pandas of the others."""
     if not pa.types.is_interval(column.type):
-        return column
+        plain = with_parts(column.type, _text)
+        return column if plain == column.type else column.cast(plain)
     chunks = [_durations(chunk) for chunk in column.chunks]
     return column if None in chunks else pa.chunked_array(chunks, _DURATION)
 
@@ -449,14 +483,31 @@ def _pandas_integers(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
         raise UsageError(message + "dtype_backend='numpy_nullable' or 'pyarrow'", column=name) from error
 
 
-def _converted(table: pa.Table, types_mapper: Callable[[Any], Any] | None) -> pd.DataFrame:
+def _converted(table: pa.Table, types_mapper: Callable[[Any], Any] | None, objects: Collection[str]) -> pd.DataFrame:
+    """Return a pandas frame; the columns ``objects`` have lists and dicts of Python."""
+    placeholders = (pa.chunked_array([pa.nulls(len(table))]) if name in objects else table.column(name) for name in table.column_names)
+    whole = _with_columns(table, placeholders) if objects else table
     try:
         # Integers inside lists and structs stay integers where there are NULLs.
-        return table.to_pandas(types_mapper=types_mapper, integer_object_nulls=True)
+        frame = whole.to_pandas(types_mapper=types_mapper, integer_object_nulls=True)
     except _NOT_CONVERTED as error:
-        name = next(name for name in table.column_names if not _converts(table.select([name]), types_mapper))
+        name = next(name for name in whole.column_names if not _converts(whole.select([name]), types_mapper))
         message = f"column {name!r} does not fit this form of pandas frame ({error}). Pass dtype_backend='pyarrow', or use to_arrow()"
         raise UnsupportedFeatureError(message, column=name) from error
+    for name in objects:
+        frame[name] = _objects(name, table.column(name))
+    return frame
+
+
+def _objects(name: str, column: pa.ChunkedArray) -> Any:
+    import pandas as pd
+
+    try:
+        if _has_end_of_day(column):
+            raise ValueError("hour must be in 0..23")
+        return pd.Series(column.to_pylist(), dtype=object)
+    except _NOT_CONVERTED as error:
+        raise UnsupportedFeatureError(f"column {name!r} does not fit a pandas frame ({error}). Use to_arrow()", column=name) from error
 
 
 def _converts(table: pa.Table, types_mapper: Callable[[Any], Any] | None) -> bool:

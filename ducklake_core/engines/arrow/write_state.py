@@ -24,7 +24,7 @@ from ducklake_core.format.types.data_types import JSON, Field
 from ducklake_core.format.types.names import folded
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.types.text import shown
-from ducklake_core.format.values.arrow_cast import cast_to, check_values
+from ducklake_core.format.values.arrow_cast import cast_to, check_text, check_values, has_part, is_text
 from ducklake_core.format.values.value_text import is_json
 from ducklake_core.format.versions import DEFAULT_VERSION, FormatVersion
 from ducklake_core.storage.delete_files import DeletionVectors
@@ -223,26 +223,16 @@ def _fit(data: pa.RecordBatch | pa.Table, state: WriteState, *, physical: bool) 
 def _check_text(data: pa.RecordBatch | pa.Table, state: WriteState) -> None:
     """Reject strings that are not UTF-8: Arrow accepts them, but no reader opens a file with one."""
     for source, column in zip(data.schema, data.columns, strict=True):
-        if not _has_text(source.type) or _is_ascii(column):
+        if not has_part(source.type, is_text) or _is_ascii(column):
             continue
         try:
-            column.validate(full=True)
+            check_text(column)
         except pa.ArrowInvalid as error:
             reason = str(error).partition("\n")[0]
             raise SchemaError(
                 f"cannot write to {state.table}: column {source.name!r} has values that are not strings: {reason}. Convert them to strings",
                 table=state.table,
             ) from error
-
-
-def _has_text(data_type: pa.DataType) -> bool:
-    if isinstance(data_type, pa.BaseExtensionType):
-        return _has_text(data_type.storage_type)
-    if pa.types.is_dictionary(data_type):
-        return _has_text(data_type.value_type)
-    if pa.types.is_nested(data_type):
-        return any(_has_text(data_type.field(place).type) for place in range(data_type.num_fields))
-    return bool(pa.types.is_string(data_type) or pa.types.is_large_string(data_type) or pa.types.is_string_view(data_type))
 
 
 def _is_ascii(column: pa.Array[Any] | pa.ChunkedArray[Any]) -> bool:

@@ -216,6 +216,9 @@ def may_fit(frame: DataType, table: DataType) -> bool:
     """
     if frame in _DIGITS or isinstance(frame, DecimalType) or frame in FLOATS:
         return table in _DIGITS or isinstance(table, DecimalType) or table in FLOATS
+    if frame == BLOB:
+        # Polars has no type for UUIDs, and reads their 16 bytes.
+        return table == UUID
     return frame in _NAIVE_TIMES and table in (*_NAIVE_TIMES, TIMESTAMPTZ, DATE)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Context, Decimal
 from typing import Any, TypeVar
 
@@ -35,6 +35,7 @@ from ducklake_core.format.types.schema import (
     HUGE_INTEGER,
     VARIANT_STORAGE,
     ArrowArray,
+    ArrowField,
     ArrowType,
     Schema,
     is_list,
@@ -363,7 +364,7 @@ def cast_leaf(array: ArrowArray, data_type: DataType, *, physical: bool) -> Arro
             return _to_geometry(array)
         case PrimitiveType(name="uuid"):
             return _to_uuid(array, target)
-        case PrimitiveType(name="time" | "time_ns" | "timetz") if _is_text(array.type):
+        case PrimitiveType(name="time" | "time_ns" | "timetz") if is_text(array.type):
             # Arrow has no text for 24:00:00, and none for offsets.
             return pc.take(*_over_distinct(array, lambda text: from_text(text, data_type), target))
         case PrimitiveType(name="float32" | "float64") if pa.types.is_integer(array.type):
@@ -550,20 +551,77 @@ def _to_geometry(array: ArrowArray) -> ArrowArray:
     return found
 
 
-def _is_text(arrow: ArrowType) -> bool:
+def is_text(arrow: ArrowType) -> bool:
+    """Return whether values of an Arrow type are strings."""
     return bool(pa.types.is_string(arrow) or pa.types.is_large_string(arrow) or pa.types.is_string_view(arrow))
+
+
+def has_part(arrow: ArrowType, matches: Callable[[ArrowType], bool]) -> bool:
+    """Return whether an Arrow type, or one that it is made of, matches."""
+    if isinstance(arrow, pa.BaseExtensionType):
+        return matches(arrow) or has_part(arrow.storage_type, matches)
+    if pa.types.is_dictionary(arrow):
+        return has_part(arrow.value_type, matches)
+    return matches(arrow) or any(has_part(arrow.field(place).type, matches) for place in range(arrow.num_fields))
+
+
+def with_parts(arrow: ArrowType, replace: Callable[[ArrowType], ArrowType]) -> ArrowType:
+    """Return an Arrow type with other types in place of some, at any depth."""
+
+    def replaced(field: ArrowField) -> ArrowField:
+        return field.with_type(with_parts(field.type, replace))
+
+    if pa.types.is_list(arrow):
+        return pa.list_(replaced(arrow.value_field))
+    if pa.types.is_struct(arrow):
+        return pa.struct([replaced(arrow.field(place)) for place in range(arrow.num_fields)])
+    if pa.types.is_map(arrow):
+        return pa.map_(replaced(arrow.key_field), replaced(arrow.item_field))
+    return replace(arrow)
+
+
+def parts(array: ArrowArray, matches: Callable[[ArrowType], bool]) -> Iterator[ArrowArray]:
+    """Yield the leaves with matching types of an array: of elements, entries, fields, dictionaries, and the storage of extension types.
+
+    >>> [leaf.to_pylist() for leaf in parts(pa.array([{"a": ["x", None], "b": 1}, None]), is_text)]
+    [['x', None]]
+    """
+    if isinstance(array, pa.ChunkedArray):
+        for chunk in array.chunks:
+            yield from parts(chunk, matches)
+        return
+    arrow = array.type
+    if not has_part(arrow, matches):
+        return
+    if matches(arrow):
+        yield array
+    elif isinstance(arrow, pa.BaseExtensionType):
+        yield from parts(array.storage, matches)
+    elif pa.types.is_dictionary(arrow):
+        yield from parts(array.dictionary, matches)
+    elif pa.types.is_struct(arrow):
+        for child in array.flatten():
+            yield from parts(child, matches)
+    else:
+        yield from parts(list_values(map_entries(array) if pa.types.is_map(arrow) else array), matches)
+
+
+def check_text(array: ArrowArray) -> None:
+    """Raise ``ArrowInvalid`` for a string that is not UTF-8, at any depth."""
+    for strings in parts(array, is_text):
+        strings.validate(full=True)
 
 
 def _over_distinct(array: ArrowArray, convert: Callable[[Any], object], target: ArrowType) -> tuple[ArrowArray, ArrowArray]:
     # Values repeat more often than not, and Python code is slow: it sees each distinct value once.
-    encoded = (array.cast(pa.string()) if _is_text(array.type) else array).dictionary_encode()
+    encoded = (array.cast(pa.string()) if is_text(array.type) else array).dictionary_encode()
     return pa.array([convert(value.as_py()) for value in encoded.dictionary], target), encoded.indices
 
 
 def _to_huge(array: ArrowArray, name: str, target: ArrowType) -> ArrowArray:
     if pa.types.is_boolean(array.type):
         array = array.cast(pa.int8())
-    wide = array.cast(pa.string()).cast(HUGE_INTEGER) if _is_text(array.type) else array.cast(HUGE_INTEGER)
+    wide = array.cast(pa.string()).cast(HUGE_INTEGER) if is_text(array.type) else array.cast(HUGE_INTEGER)
     low, high = _HUGE_BOUNDS[name]
     bounds: Any = pc.min_max(wide).as_py()
     if bounds["min"] is not None and not low <= bounds["min"] <= bounds["max"] <= high:
@@ -573,7 +631,7 @@ def _to_huge(array: ArrowArray, name: str, target: ArrowType) -> ArrowArray:
 
 def _to_interval(array: ArrowArray, target: ArrowType) -> ArrowArray:
     as_text = pa.types.is_string(target)
-    if as_text and _is_text(array.type):
+    if as_text and is_text(array.type):
         return pc.take(*_over_distinct(array, lambda text: interval_text(parse_interval(text)), target))
     if pa.types.is_duration(array.type):
         array = array.cast(pa.duration("us"))
@@ -600,7 +658,7 @@ def _interval_of(value: Any, arrow: ArrowType) -> Interval | None:
 
 
 def _to_uuid(array: ArrowArray, target: ArrowType) -> ArrowArray:
-    if _is_text(array.type):
+    if is_text(array.type):
         array = pc.take(*_over_distinct(array, lambda text: uuid.UUID(text).bytes, pa.binary(16)))
     return array.cast(pa.binary(16)).cast(target)
 

@@ -77,6 +77,11 @@ def test_nanoseconds_in_object_columns_are_kept(small: DuckLake, make: type[pd.D
     assert small.table("u").to_arrow()["t"].to_pylist() == [datetime(2020, 1, 1, 5)]  # noqa: DTZ001 - the type has no zone
 
 
+def test_sparse_columns_are_written_as_their_values(small: DuckLake) -> None:
+    small.write("t", pd.DataFrame({"n": pd.arrays.SparseArray([0, 0, 7]), "f": pd.arrays.SparseArray([None, 1.5, None])}))
+    assert small.table("t").to_arrow().to_pylist() == [{"n": 0, "f": None}, {"n": 0, "f": 1.5}, {"n": 7, "f": None}]
+
+
 def test_dictionaries_of_string_views_are_read(small: DuckLake) -> None:
     views = pa.array(["b", "a"], pa.string_view())
     small.write("t", pa.table({"c": pa.DictionaryArray.from_arrays(pa.array([0, None, 1]), views)}))

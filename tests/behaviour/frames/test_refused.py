@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +50,20 @@ REJECTED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: pd.DataFrame({"a": [1], "b": [2]}).groupby("b").sum(),
         r"pandas DataFrame whose index is named \(b\)\. Convert the index to columns with reset_index\(\)",
     ),
-    "mixed pandas": (lambda: pd.DataFrame({"a": [1, "x"]}), "cannot write a pandas DataFrame: .*column a"),
+    "mixed pandas": (lambda: pd.DataFrame({"a": [1, "x"]}), r"pandas DataFrame: column 'a' of type object: row 1 \('x'\)"),
+    "mixed pandas, missing": (lambda: pd.DataFrame({"a": [math.nan, "x", 1]}), r"column 'a' of type object: row 2 \(1\)"),
+    "infinite decimals, pandas": (lambda: pd.DataFrame({"a": [Decimal("inf")]}), r"column 'a' of type object: row 0 \(Infinity\)"),
+    "surrogates, pandas": (lambda: pd.DataFrame({"a": ["\ud800"]}), r"column 'a' .*can't encode character '\\ud800'"),
+    "strings and bytes, pandas": (lambda: pd.DataFrame({"a": ["x", b"x"]}), "column 'a' mixes strings and bytes"),
+    "strings and bytes": (lambda: [{"a": [b"x"]}, {"a": ["x"]}], "column 'a' mixes strings and bytes"),
+    "some zones, pandas": (
+        lambda: pd.DataFrame({"a": [LATER.replace(tzinfo=None), LATER.replace(tzinfo=UTC), None]}, dtype=object),
+        "column 'a' mixes timestamps with and without a time zone",
+    ),
+    "some zones": (
+        lambda: [{"a": {"t": LATER.replace(tzinfo=UTC)}}, {"a": {"t": LATER.replace(tzinfo=None)}}],
+        "column 'a' mixes timestamps with and without a time zone",
+    ),
     "dates and times, pandas": (
         lambda: pd.DataFrame({"a": [None, date(2020, 1, 1), LATER]}),
         "pandas DataFrame: column 'a' mixes dates and timestamps",
