@@ -549,7 +549,11 @@ def flush_inlined(builder: SnapshotBuilder, action: FlushInlined) -> None:
 
 
 def rewrite_files(builder: SnapshotBuilder, action: RewriteFiles) -> None:
-    """Insert rewritten files, and end their sources with the deletes of those."""
+    """Insert rewritten files, and end their sources with the deletes of those.
+
+    The statistics of the table keep the deleted rows. DuckDB recomputes them without, and then its time travel to earlier snapshots does
+    not find these rows any more. The row count must stay as long as the bounds: DuckDB takes bounds for values if it is exact.
+    """
     table_id = action.table_id
     gathered = tuple(source.gathered for source in action.sources if source.gathered is not None)
     # Earlier snapshots keep reading sources with their deletes, so inlined deletes move to files that end now.

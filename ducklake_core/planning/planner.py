@@ -198,7 +198,7 @@ def _may_hold_nan(reader: CatalogReader, table: TableState, read_schema: Schema)
     floats = frozenset(leaf.id for leaf in read_schema.leaves() if leaf.type in FLOATS)
     if not floats:
         return floats
-    statistics = reader.column_statistics(table.id)
+    statistics = reader.column_statistics(table.id, table.snapshot_id)
     return frozenset(leaf for leaf in floats if leaf not in statistics or statistics[leaf].contains_nan is not False)
 
 

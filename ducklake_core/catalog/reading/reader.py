@@ -411,11 +411,20 @@ class CatalogReader:
         stats = self.catalog["table_stats"]
         return self.connection.execute(select(stats.c.next_row_id).where(stats.c.table_id == table_id)).scalar() or 0
 
-    def column_statistics(self, table_id: int) -> dict[int, TableColumnStatistics]:
-        """Return the statistics of a table by column id; columns without a row, whose statistics are unknown, are missing."""
-        stats = self.catalog["table_column_stats"]
-        query = self.catalog.statement("column statistics", lambda: select(stats).where(stats.c.table_id == bindparam("owner")))
-        rows = self.connection.execute(query, {"owner": table_id}).mappings()
+    def column_statistics(self, table_id: int, snapshot_id: int) -> dict[int, TableColumnStatistics]:
+        """Return the statistics of a table by column id; columns whose statistics are unknown at the snapshot are missing.
+
+        They are unknown at every snapshot but the newest, because DuckDB's rewrites make them forget deleted rows.
+        """
+        stats, snapshot = self.catalog["table_column_stats"], self.catalog["snapshot"]
+        query = self.catalog.statement(
+            "column statistics",
+            lambda: select(stats).where(
+                stats.c.table_id == bindparam("owner"),
+                select(func.max(snapshot.c.snapshot_id)).scalar_subquery() <= bindparam("at"),
+            ),
+        )
+        rows = self.connection.execute(query, {"owner": table_id, "at": snapshot_id}).mappings()
         return {row["column_id"]: TableColumnStatistics(**row) for row in rows}
 
     def lowest_bounds(self, snapshot_id: int, column_ids: Collection[int]) -> Iterator[tuple[int, int, str]]:

@@ -43,7 +43,8 @@ def statistics(address: LakeAddress, table: str, column: int) -> tuple[object, .
     """The table's ``contains_null`` and ``extra_stats`` of a column, None for no row."""
     lake = DuckLake.connect(address.url)
     with lake.reader() as reader:
-        found = reader.column_statistics(reader.table("main", table, reader.latest_snapshot().id).id).get(column)
+        newest = reader.latest_snapshot().id
+        found = reader.column_statistics(reader.table("main", table, newest).id, newest).get(column)
     return None if found is None else (bool(found.contains_null), found.extra_stats)
 
 
