@@ -152,15 +152,20 @@ class Committer:
             snapshot_id=snapshot_id,
         )
 
-    def check(self, transaction: CommitRequest) -> None:
+    def check(self, transaction: CommitRequest, statements: Statements | None = None) -> None:
         """Check for conflicts with commits of other writers since the base, without committing anything.
+
+        Args:
+            transaction: The transaction.
+            statements: Statements of an open transaction of the database to check in. Default: a new one.
 
         Raises:
             CommitConflictError: Another commit conflicts.
         """
-        with self._database.read() as connection:
-            head = read_head(PlainStatements(connection), self._database, head_request(transaction))
-        _reject_conflict(transaction, head)
+        if statements is None:
+            with self._database.read() as connection:
+                return self.check(transaction, PlainStatements(connection))
+        return _reject_conflict(transaction, read_head(statements, self._database, head_request(transaction)))
 
     def commit(self, transaction: CommitRequest) -> Committed:
         """Commit. Try again when another writer commits first or the database is briefly unreachable.

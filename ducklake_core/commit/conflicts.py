@@ -73,6 +73,8 @@ _ACTION_TEXT: dict[OwnKind, str] = {
     "compact": "compact table",
     "flush": "flush inlined data of table",
     "rewrite": "rewrite files of table",
+    "set_table_option": "set an option of table",
+    "set_schema_option": "set an option of schema",
     "read_definition": "alter table",
     "search_matches": "search rows of table",
     "read_rows": "search rows of table",
@@ -84,6 +86,7 @@ OwnKind: TypeAlias = Literal[
     "create_view", "alter_view", "rename_view", "drop_view",
     "create_scalar_macro", "create_table_macro", "drop_macro",
     "insert", "delete", "inlined_delete", "inlined_file_delete", "compact", "flush", "rewrite",
+    "set_table_option", "set_schema_option",
     "read_definition", "search_matches", "read_rows",
 ]  # fmt: skip
 Scope: TypeAlias = Literal["table", "schema", "schema name", "entry name", "entries of schema", "data file", "view", "macro"]
@@ -296,6 +299,9 @@ RULES: tuple[Rule, ...] = (
         ("merge_adjacent", "compacted the same data file", "the file may be missing", False),
         ("rewrite_delete", "compacted the same data file", "the file may be missing", False),
     ),
+    # Options. As in DuckDB, the last writer wins.
+    _stricter("set_table_option", "dropped_table", "dropped it", "the option would belong to nothing"),
+    _stricter("set_schema_option", "dropped_schema", "dropped it", "the option would belong to nothing", "schema"),
     # Reads that led to no action count too: the result must be as if the transaction had begun after the other one (serializable).
     *_lookup_rules("read_definition", *_REDEFINED),
     _stricter("read_definition", RENAMED, "renamed it", "the change uses the old name"),
@@ -472,8 +478,7 @@ def _own_changes(action: Action, transaction: CommitRequest) -> Iterator[_Own]:
             of_files = tuple((source.data_file_id, frozenset[int | None](source.delete_file_ids)) for source in sources)
             yield _on_table("rewrite", table_id, transaction, of_files)
         case SetOption():
-            # As in DuckDB, the last writer wins.
-            return
+            yield from _option(action, transaction)
         case _:
             assert_never(action)
 
@@ -507,6 +512,15 @@ def _definition(action: Definition) -> Iterator[_Own]:
             yield _Own(kind="drop_macro", label=f"{schema_name}.{name}", macro_id=macro_id)
         case _:
             assert_never(action)
+
+
+def _option(action: SetOption, transaction: CommitRequest) -> Iterator[_Own]:
+    if action.scope_id is None:
+        return
+    if action.scope == "table":
+        yield _on_table("set_table_option", action.scope_id, transaction)
+    else:
+        yield _Own(kind="set_schema_option", label=f"with id {action.scope_id}", schema_id=action.scope_id)
 
 
 def _alterations(action: AlterTable) -> Iterator[_Own]:

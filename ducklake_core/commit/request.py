@@ -184,7 +184,7 @@ def operation(kind: str, name: str, *, is_schema: bool = False, details: tuple[o
 
     Args:
         kind: Kind of the operation, such as ``append``.
-        name: Name of the table or schema, as the caller wrote it.
+        name: Name of the table or schema, as the caller wrote it; empty for the lake.
         is_schema: Whether ``name`` names a schema; default False.
         details: Rows or columns that it affects, such as a condition; a digest of them is part of the operation. Default none.
 
@@ -192,13 +192,16 @@ def operation(kind: str, name: str, *, is_schema: bool = False, details: tuple[o
     ('append main.t', 'append main.t', 'delete "my.schema".t')
     >>> operation("delete", "t", details=("a = 1",))
     'delete main.t #27f4e9d7c9f7209c'
+    >>> operation("set option", "", is_schema=True)
+    'set option'
     """
     try:
         called = folded(name if is_schema else join_name(*split_name(name)))
     except UsageError:
         # Not a valid name: the call itself rejects it, with a better message.
         called = name
-    return f"{kind} {called}{_digest(details)}"
+    # Work on the whole lake has no name.
+    return f"{kind} {called}".rstrip() + _digest(details)
 
 
 def _digest(details: tuple[object, ...]) -> str:

@@ -533,7 +533,8 @@ class StagedCatalog(StagedSchemas):
         if (inside or made) and not cascade:
             names = ", ".join([action.name for action in inside] + made)
             raise UsageError(
-                f"Schema {state.name!r} is not empty: it contains {names}. Drop these first, or set cascade", schema=state.name
+                f"Schema {state.name!r} is not empty: it contains {names}. Drop these first, or drop the schema with CASCADE",
+                schema=state.name,
             )
         for schema in within:
             self.drop_schema(schema, cascade=True)

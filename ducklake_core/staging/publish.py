@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ducklake_core.catalog.database.failures import CallRetries
+from ducklake_core.catalog.database.statements import PlainStatements
 from ducklake_core.catalog.reading.definitions import ViewState, find_view, macros
 from ducklake_core.catalog.reading.definitions import views as all_views
 from ducklake_core.catalog.reading.maintenance import named_already
@@ -313,7 +314,7 @@ class CommitCoordinator:
             transaction = self._staged(base, definitions, tables, views, self._flushed(definitions, tables))
             try:
                 if transaction.actions and all(isinstance(action, SetOption) for action in transaction.actions):
-                    self._store_options(transaction.actions)
+                    self._store_options(transaction)
                 elif transaction.actions:
                     self._files.check_there()
                     return self._committer.commit(transaction)
@@ -340,14 +341,19 @@ class CommitCoordinator:
                     self._check_reads(before, base, conflict)
                     definitions = self._replan(base, definitions, tables, views, conflict)
 
-    def _store_options(self, actions: Iterable[Action]) -> None:
-        """Store options without a snapshot, because nothing else changes."""
+    def _store_options(self, transaction: CommitRequest) -> None:
+        """Store options without a snapshot, because nothing else changes.
+
+        Raises:
+            CommitConflictError: Another writer has dropped the table or schema of an option.
+        """
         from ducklake_core.maintenance.groups import run_write
 
         def attempt() -> None:
             with self._lake.database.write() as connection:
+                self._committer.check(transaction, PlainStatements(connection))
                 tables = self._lake.database.tables
-                for action in actions:
+                for action in transaction.actions:
                     assert isinstance(action, SetOption)
                     if action.value is None:
                         delete_option(connection, tables, action.key, action.scope, action.scope_id)

@@ -22,12 +22,15 @@ if TYPE_CHECKING:
 
 _Leaf: TypeAlias = Callable[[str], str]
 
-_CONSTANTS = {
+_MACROS = {
+    # The database of a lake is the one that ``lake.main.t`` names.
+    "current_catalog": "() AS 'lake'",
+    "current_database": "() AS 'lake'",
     "st_geomfromtext": "(t) AS CAST(t AS GEOMETRY)",
     "st_makeenvelope": "(a, b, c, d) AS "
     "CAST(format('POLYGON (({} {}, {} {}, {} {}, {} {}, {} {}))', a, b, a, d, c, d, c, b, a, b) AS GEOMETRY)",
 }
-_CALL = re.compile(r"\bst_[a-z]+(?=\s*\()", re.IGNORECASE)
+_CALL = re.compile(r"\b(?:st_[a-z]+(?=\s*\()|current_database(?=\s*\()|current_catalog\b)", re.IGNORECASE)
 
 
 def taken_in(text: str, data_type: DataType) -> str:
@@ -163,7 +166,7 @@ def _marked_child(own: pa.Field, field: Field) -> pa.Field:
 
 
 def make_functions(connection: DuckDBPyConnection, statements: Collection[str], known: Collection[str]) -> None:
-    """Create the functions that SQL text calls and DuckDB lacks.
+    """Create the functions that SQL text calls and DuckDB lacks, or answers for the instance instead of the lake.
 
     Args:
         connection: The instance.
@@ -174,8 +177,8 @@ def make_functions(connection: DuckDBPyConnection, statements: Collection[str], 
         UnsupportedFeatureError: A relation is called, and the package shapely is not installed.
     """
     called = {found.lower() for text in statements for found in _CALL.findall(text)} - {folded(name) for name in known}
-    for name in sorted(called & _CONSTANTS.keys()):
-        connection.execute(f"CREATE MACRO main.{name}{_CONSTANTS[name]}")
+    for name in sorted(called & _MACROS.keys()):
+        connection.execute(f"CREATE MACRO main.{name}{_MACROS[name]}")
     for name in sorted(called & RELATIONS.keys()):
         shapely = require_shapely(name)
         own = f"__ducklake_{name}"

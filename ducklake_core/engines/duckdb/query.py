@@ -48,6 +48,9 @@ _LISTED = "lake"
 Target: TypeAlias = "Sequence[tuple[str, Field]]"
 """The columns that the rows are inserted into, with the names to give them."""
 
+_ABOUT_COLUMNS = re.compile(r"column|\ball\s+tables\b|table_info|^\s*desc", re.IGNORECASE)
+"""A query of definitions that shows columns. DuckDB leaves out views whose columns are unknown."""
+
 _SAMPLES = ("'1'", "'2020-01-01'", "'01:02:03'", "'00000000-0000-0000-0000-000000000001'", "'[]'", "'{}'", "'POINT (0 0)'")
 """Strings such that every type has a value for one of them."""
 
@@ -670,16 +673,13 @@ def query_definitions(sql: str, sources: Sources) -> pa.Table:
     import duckdb
 
     with new_instance() as connection:
-        connection.execute(f"ATTACH ':memory:' AS {_LISTED}")
-        connection.execute(f"USE {_LISTED}")
-        make_own_functions(connection, sources.statements, sources)
-        named: tuple[TableSource | ViewSource | MacroSource, ...] = (*sources.tables, *sources.views, *sources.macros)
-        for path in sources.schemas:
-            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted_path((schema_in_instance(path),))}")
-        for table in sources.tables:
-            name = name_in_instance(table.schema_name, table.name)
-            connection.execute(f"CREATE TABLE {name} ({', '.join(map(_column_text, table.columns))})")
-        make_views(connection, sources, _LISTED)
+        _make_definitions(connection, sources)
+        broken = [] if _ABOUT_COLUMNS.search(sql) else _missing_views(connection, sources.views)
+        if broken:
+            # Again, in another order: the stand-ins of missing tables and columns take the names of other tables.
+            connection.execute(f"USE {_CATALOG}")
+            connection.execute(f"DETACH {_LISTED}")
+            _make_definitions(connection, sources, broken)
         if sources.tables:
             connection.execute(_with_sizes(sources.tables))
         for subject, text in sources.comments:
@@ -687,7 +687,7 @@ def query_definitions(sql: str, sources: Sources) -> pa.Table:
                 # A view that DuckDB could not create has none.
                 connection.execute(f"COMMENT ON {subject} IS {quoted(text, 'duckdb')}")
         try:
-            read = connection.get_table_names(sql) & {one.name for one in named if not isinstance(one, MacroSource)}
+            read = connection.get_table_names(sql) & ({one.name for one in sources.tables} | {one.name for one in sources.views})
             if read and not sql.lstrip().upper().startswith(("DESC", "SHOW", "PRAGMA")):
                 raise UnsupportedFeatureError(
                     f"a query of definitions cannot read rows of {', '.join(sorted(read))} as well: run two queries", tables=sorted(read)
@@ -695,6 +695,73 @@ def query_definitions(sql: str, sources: Sources) -> pa.Table:
             return connection.sql(sql).to_arrow_table()
         except duckdb.Error as problem:
             raise UsageError(f"DuckDB does not run the query: {line_of(problem)}", sql=sql) from problem
+
+
+def _make_definitions(connection: DuckDBPyConnection, sources: Sources, broken: Sequence[ViewSource] = ()) -> None:
+    """Attach a database with all tables, views and macros.
+
+    Args:
+        connection: The instance.
+        sources: The definitions.
+        broken: Views that name missing tables or columns. DuckDB lists such views of a lake, too.
+    """
+    connection.execute(f"ATTACH ':memory:' AS {_LISTED}")
+    connection.execute(f"USE {_LISTED}")
+    make_own_functions(connection, sources.statements, sources)
+    for path in sources.schemas:
+        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted_path((schema_in_instance(path),))}")
+    _make_over_stand_ins(connection, broken)
+    for table in sources.tables:
+        name = name_in_instance(table.schema_name, table.name)
+        connection.execute(f"CREATE TABLE {name} ({', '.join(map(_column_text, table.columns))})")
+    make_views(connection, replace(sources, views=tuple(view for view in sources.views if view not in broken)), _LISTED)
+
+
+def _missing_views(connection: DuckDBPyConnection, views: Sequence[ViewSource]) -> list[ViewSource]:
+    made = set(connection.execute("SELECT schema_name, view_name FROM duckdb_views()").fetchall())
+    return [view for view in views if (schema_in_instance(view.schema_name), view.name) not in made]
+
+
+def _make_over_stand_ins(connection: DuckDBPyConnection, views: Sequence[ViewSource]) -> None:
+    """Create views over tables with all columns that each of them names, which exist only meanwhile."""
+    import duckdb
+
+    named = {view: _stand_ins(view) for view in views}
+    while named:
+        # A view takes its name only after those that name it, so that the name is free for a stand-in.
+        free = (one for one in named if not any(name_in_instance(one.schema_name, one.name) in others for others in named.values()))
+        view = next(free, next(iter(named)))
+        tables, unlisted = named.pop(view), None
+        try:
+            for name, columns in tables.items():
+                connection.execute(f"CREATE TABLE {name} ({columns})")
+            execute_definition(connection, _view_text(view, _LISTED))
+        except duckdb.Error as problem:
+            reason = quoted(f"DuckDB cannot create the view {view.name}: {line_of(problem)}", "duckdb")
+            unlisted = _view_text(replace(view, sql=f"SELECT error({reason})", column_aliases=()), _LISTED)
+        for name in tables:
+            with suppress(duckdb.CatalogException):
+                connection.execute(f"DROP TABLE IF EXISTS {name}")
+        if unlisted is not None:
+            connection.execute(unlisted)
+
+
+def _stand_ins(view: ViewSource) -> dict[str, str]:
+    """Return the names of the tables that a view reads, with columns for them; nothing if the SQL text cannot be parsed."""
+    import sqlglot
+    from sqlglot import exp
+    from sqlglot.errors import SqlglotError
+
+    try:
+        tree = sqlglot.parse_one(view.sql.replace(PLACEHOLDER, _LISTED), read="duckdb")
+    except (SqlglotError, RecursionError):
+        return {}
+    # Identifiers are more than columns, but include those of USING.
+    columns = sorted({folded(one.name): one.name for one in tree.find_all(exp.Identifier) if one.name}.values()) or ["a"]
+    # A value of the type "NULL" is accepted as a value of any other type.
+    stated = ", ".join(f'{quoted_path((column,))} "NULL"' for column in columns)
+    own = schema_in_instance(view.schema_name)
+    return {quoted_path((folded(table.db) or own, table.name)): stated for table in tree.find_all(exp.Table) if table.name}
 
 
 def _with_sizes(tables: Sequence[TableSource]) -> str:

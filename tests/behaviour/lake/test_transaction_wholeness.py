@@ -9,7 +9,7 @@ import pytest
 
 from ducklake_core import DuckLake
 from ducklake_core.commit.committer import Committer
-from ducklake_core.errors import NotFoundError, UsageError
+from ducklake_core.errors import CommitConflictError, NotFoundError, UsageError
 from tests.support.oracle import LakeAddress, attached
 
 COLUMNS = pa.schema([("x", pa.int64())])
@@ -122,3 +122,23 @@ def test_a_failed_call_made_of_others_is_undone(small: DuckLake) -> None:
         tx.append("t", pa.table({"x": [6, 5]}))
     assert small.table("t").sort_keys == ()
     assert values(small, "t") == [1, 2, 5, 6]
+
+
+@pytest.mark.parametrize("writes", [False, True])
+@pytest.mark.parametrize("scope", ["table", "schema"])
+def test_options_of_what_another_writer_drops(small: DuckLake, sqlite_address: LakeAddress, scope: str, writes: bool) -> None:
+    small.sql("CREATE SCHEMA s; CREATE TABLE s.t (a INTEGER); CREATE TABLE other (a INTEGER)")
+
+    def run() -> None:
+        with small.transaction() as tx:
+            tx.set_option("target_file_size", 5000, **{scope: "s.t" if scope == "table" else "s"})
+            if writes:
+                tx.append("other", pa.table({"a": pa.array([1], pa.int32())}))
+            with attached(sqlite_address) as duck:
+                duck.run("DROP TABLE s.t", *(["DROP SCHEMA s"] if scope == "schema" else []))
+
+    with pytest.raises(CommitConflictError, match=f"set an option of {scope} .* another transaction has dropped it"):
+        run()
+    with attached(sqlite_address) as duck:
+        assert duck.rows("SELECT count(*) FROM __ducklake_metadata_lake.ducklake_metadata WHERE scope IS NOT NULL") == [(0,)]
+        assert duck.rows("FROM other") == []

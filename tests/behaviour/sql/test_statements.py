@@ -340,6 +340,45 @@ def test_forms_of_statements(lake: DuckLake) -> None:
     lake.sql("DROP MACRO TABLE rows_of")
 
 
+BROKEN_VIEWS = (
+    "CREATE TABLE lost (id INTEGER, d DATE, s VARCHAR)",
+    "CREATE VIEW v1 AS SELECT upper(s) AS u, id + 1 AS x FROM lost WHERE id > 3",
+    "CREATE VIEW v2 (y) AS SELECT u || 'a' FROM v1 JOIN (SELECT 1 AS x) b USING (x)",
+    "CREATE VIEW v3 AS WITH q AS (SELECT year(d) AS y FROM lost) SELECT y, count(*) FROM q GROUP BY y",
+    "CREATE TABLE k (a INTEGER, b INTEGER)",
+    "CREATE VIEW v4 AS SELECT b + 1 AS c FROM k",
+    "CREATE VIEW whole AS SELECT a FROM k",
+    "COMMENT ON VIEW v2 IS 'second'",
+    "DROP TABLE lost",
+    "ALTER TABLE k DROP COLUMN b",
+)
+LISTINGS = (
+    "SHOW TABLES",
+    "SHOW ALL TABLES",
+    "SELECT view_name, comment FROM duckdb_views() WHERE NOT internal ORDER BY ALL",
+    "SELECT table_name, table_type FROM information_schema.tables ORDER BY ALL",
+    "SELECT table_name, column_name FROM information_schema.columns ORDER BY ALL",
+    "SELECT current_database(), current_catalog(), current_schema()",
+)
+
+
+def test_views_of_missing_tables_and_columns_are_listed(small: DuckLake, sqlite_address: LakeAddress) -> None:
+    for statement in BROKEN_VIEWS:
+        small.sql(statement)
+    listed = [[tuple(row.values()) for row in small.sql(sql).to_arrow().to_pylist()] for sql in LISTINGS]  # type: ignore[union-attr]
+    with attached(sqlite_address) as duck:
+        assert listed == [duck.rows(sql) for sql in LISTINGS]
+    (text,) = small.sql("SELECT sql FROM duckdb_views() WHERE view_name = 'v4'").to_arrow()["sql"].to_pylist()  # type: ignore[union-attr]
+    assert text.startswith("CREATE VIEW v4 AS SELECT (b + 1) AS c FROM")
+
+
+def test_a_schema_with_tables_is_not_replaced(small: DuckLake) -> None:
+    small.sql("CREATE SCHEMA s; CREATE TABLE s.y (i INTEGER)")
+    with pytest.raises(UsageError, match=r"contains y\. Drop these first, or drop the schema with CASCADE"):
+        small.sql("CREATE OR REPLACE SCHEMA s")
+    small.sql("DROP SCHEMA s CASCADE")
+
+
 def test_queries_of_definitions(lake: DuckLake) -> None:
     def rows(sql: str) -> list[tuple[object, ...]]:
         return [tuple(row.values()) for row in lake.sql(sql).to_arrow().to_pylist()]  # type: ignore[union-attr]

@@ -32,6 +32,7 @@ from ducklake_core.commit.actions import (
     MergeFiles,
     RewriteFiles,
     RewrittenSource,
+    SetOption,
     StagedDeleteFile,
     TagSchema,
 )
@@ -77,6 +78,8 @@ OWN: dict[str, Action] = {
     "compact": MergeFiles(table_id=7, schema=COLUMNS, merges=(MERGED,)),
     "flush": FlushInlined(table_id=7, files=(), inlined_tables=("x",), until=5),
     "rewrite": RewriteFiles(table_id=7, sources=(RewrittenSource(data_file_id=10, delete_file_ids=frozenset({3})),), outputs=()),
+    "set_table_option": SetOption(key="k", value="v", scope="table", scope_id=7),
+    "set_schema_option": SetOption(key="k", value="v", scope="schema", scope_id=3),
 }
 OTHER: dict[str, str] = {
     "dropped_schema": "dropped_schema:3",
@@ -104,6 +107,8 @@ ROW_READERS = {"dropped_table", "altered_table", "inserted_into_table", "inlined
 NAMES = {"dropped_schema", "created_table", "created_view"}
 MATRIX: dict[str, set[str]] = {
     "tag_schema": {"dropped_schema"},
+    "set_table_option": {"dropped_table"},
+    "set_schema_option": {"dropped_schema"},
     "create_schema": {"created_schema"},
     "drop_schema": {"dropped_schema", "created_table", "created_view"} | {"created_scalar_macro", "created_table_macro"},
     "create_table": NAMES,
