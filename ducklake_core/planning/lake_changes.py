@@ -497,8 +497,9 @@ class FileChanges:
         edges, log = self._edges, self._log
         if not edges.holds(row.end_snapshot):
             # A later rewrite applied the inlined deletes and removed them from the catalog, so that the positions are unknown.
-            if row.table_id in self._rewritten and row.end_snapshot is not None and row.end_snapshot > edges.until:
-                yield self._change("removed", row, max(row.begin_snapshot, edges.after) + 1, edges.until)
+            first = max(row.begin_snapshot, edges.after) + 1
+            if row.table_id in self._rewritten and row.end_snapshot is not None and first <= edges.until < row.end_snapshot:
+                yield self._change("removed", row, first, edges.until)
             return
         if log.only_rewrote(row.table_id, row.end_snapshot):
             if log.deleted(row.table_id, edges.after + 1, row.end_snapshot - 1):

@@ -181,6 +181,16 @@ def test_a_past_range_is_reported_after_its_files_were_replaced(watched: Watch) 
     assert all(at < rows.first_snapshot <= rows.last_snapshot <= until for rows in found.rows)
 
 
+def test_a_past_range_that_ends_with_a_file_that_was_rewritten_later(watched: Watch) -> None:
+    watched.after(MANY)
+    at = watched.at
+    watched.duck.run("DELETE FROM t WHERE n = 21", MANY)
+    until = watched.lake.snapshot().id
+    watched.duck.run("DELETE FROM t WHERE n < 50", "CALL ducklake_rewrite_data_files('lake', 't', delete_threshold => 0.01)")
+    (found,) = watched.lake.changed_tables(at, until).tables
+    assert {rows.change for rows in found.rows} == {"added", "removed"}
+
+
 def test_deletes_of_a_past_range_are_reported_after_later_deletes_of_the_same_file(small: DuckLake) -> None:
     small.write("t", [{"n": n} for n in range(9)], inline=False)
     small.set_option("data_inlining_row_limit", 0)
