@@ -342,7 +342,10 @@ def _explained_query(sql: str) -> str:
     if text and _is_analyze(sql):
         _, text = command(text)
     if not text or text.startswith("(") or not is_query(text):
-        raise UnsupportedFeatureError("EXPLAIN is only supported as EXPLAIN [ANALYZE] query, without options")
+        raise UnsupportedFeatureError(
+            "EXPLAIN is only supported as EXPLAIN [ANALYZE] query, without options. For a change, explain its query, or a SELECT with its "
+            "condition"
+        )
     return text
 
 

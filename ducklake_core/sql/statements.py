@@ -42,6 +42,10 @@ _FIRST_WORDS = (
     "SELECT", "FROM", "WITH", "INSERT", "UPDATE", "DELETE", "MERGE", "CREATE", "ALTER", "DROP", "COMMENT", "TRUNCATE", "COPY", "CALL",
     "SHOW", "DESCRIBE", "SUMMARIZE", "EXPLAIN", "PIVOT",
 )  # fmt: skip
+_INSTEAD_OF_TEMP = (
+    "pass rows = lake.sql(query).to_arrow() to each statement that reads it, as in lake.sql('FROM rows', rows=rows), or write "
+    "WITH name AS (query)"
+)
 _FLAGS = ("exists", "replace", "kind", "this", "refresh")
 
 
@@ -72,6 +76,8 @@ class Statement:
         if words[0] == "COMMENT":
             self._check_kind(words[2], self._tokens[3 : find_word(self._tokens, "IS")])
             comment(self._tx, self._tokens)
+        elif words[0] == "CREATE" and (words[3:] if words[1:3] == ["OR", "REPLACE"] else words[1:])[:1] in (["TEMP"], ["TEMPORARY"]):
+            reject(f"CREATE {words[-1] if words[1] == 'OR' else words[1]}", _INSTEAD_OF_TEMP)
         elif words[0] == "CREATE" and {"MACRO", "FUNCTION"} & set(words[1:]):
             create_macro(self._tx, self._sql, self._tokens)
         elif words[0] == "CREATE" and "RECURSIVE" in words:
