@@ -1,4 +1,4 @@
-"""docs/reference/supported-operations.md lists the operations that work on each kind of table, correctly."""
+"""tests/support/supported-operations.md lists the operations that work on each kind of table, correctly."""
 
 from __future__ import annotations
 

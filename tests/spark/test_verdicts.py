@@ -1,4 +1,4 @@
-"""docs/reference/supported-operations.md is true on Spark, classic and Connect."""
+"""tests/support/supported-operations.md is true on Spark, classic and Connect."""
 
 from __future__ import annotations
 

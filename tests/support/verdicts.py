@@ -1,7 +1,7 @@
 """Every operation on every layout of a table, on every catalog and engine: supported, or rejected by an error.
 
 ``python -m tests.support.verdicts SECTION ...`` (process, catalogs, spark, connect) runs them and writes these sections of the page
-docs/reference/supported-operations.md; tests/project/test_verdicts.py compares them.
+tests/support/supported-operations.md; tests/project/test_verdicts.py compares them.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ from tests.support.oracle import LakeAddress, file_lake
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "reference" / "supported-operations.md"
+PAGE = Path(__file__).with_name("supported-operations.md")
 DAY = dt.date(2026, 1, 31)
 YES = "yes"
 _FOLDER = re.compile(r"/\S*/")
