@@ -134,6 +134,8 @@ def each_statement(
             raise UsageError(f"{name} can be given for one statement only, but the SQL has {len(statements)}", parameter=name)
     words = [identifiers(one) for one in statements]
     unnamed = {name: frame for name, frame in frames.items() if not any(folded(name) in one for one in words)}
+    shared = {name for name in frames if sum(folded(name) in one for one in words) > 1}
+    frames = {name: _replayable(name, data) if name in shared else data for name, data in frames.items()}
     named = [{name: frame for name, frame in frames.items() if folded(name) in one} for one in words]
     named[-1] |= unnamed
     return list(zip(statements, named, strict=True))
@@ -171,20 +173,30 @@ def frame_sources(sql: str, frames: Mapping[str, FrameLike]) -> tuple[TableSourc
     named: Collection[str] = identifiers(sql) if frames else ()
     sources = []
     for name, data in frames.items():
-        try:
-            if is_a(data, "pyspark", "DataFrame"):
-                raise UnsupportedFeatureError(
-                    f"{name} is a Spark DataFrame, which lake.sql does not read: write it with lake.write, or use spark.sql"
-                )
-            frame = arrow_frame(data)
-        except UsageError as problem:
-            options = ", ".join(COMMIT_OPTIONS)
-            message = f"Unexpected argument {name!r}. Commit options are {options}; other names stand for frames that the SQL reads"
-            raise UsageError(f"{message}: {problem.message}", parameter=name) from problem
+        frame = _frame(name, data)
         if folded(name) not in named:
             raise UsageError(f"Unexpected argument {name!r}. The SQL does not name a table {name}", parameter=name)
         sources.append(_source(name, frame))
     return tuple(sources)
+
+
+def _replayable(name: str, data: FrameLike) -> FrameLike:
+    """Return a frame that several statements can read: a stream can be read only once."""
+    frame = _frame(name, data)
+    return frame.replayable().data if isinstance(frame.data, pa.RecordBatchReader) else data
+
+
+def _frame(name: str, data: FrameLike) -> ArrowFrame:
+    try:
+        if is_a(data, "pyspark", "DataFrame"):
+            raise UnsupportedFeatureError(
+                f"{name} is a Spark DataFrame, which lake.sql does not read: write it with lake.write, or use spark.sql"
+            )
+        return arrow_frame(data)
+    except UsageError as problem:
+        options = ", ".join(COMMIT_OPTIONS)
+        message = f"Unexpected argument {name!r}. Commit options are {options}; other names stand for frames that the SQL reads"
+        raise UsageError(f"{message}: {problem.message}", parameter=name) from problem
 
 
 def _source(name: str, frame: ArrowFrame) -> TableSource:

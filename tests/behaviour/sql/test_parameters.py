@@ -123,6 +123,12 @@ def test_statements_name_frames(lake: DuckLake, kind: str) -> None:
         assert [query.to_arrow().to_pylist() for _ in range(2)] == [[{"n": 2}]] * 2
 
 
+@pytest.mark.parametrize("kind", FRAMES)
+def test_several_statements_name_one_frame(lake: DuckLake, kind: str) -> None:
+    script = "CREATE TABLE c AS SELECT a FROM n; CREATE TABLE d AS SELECT b FROM n; SELECT count(*) AS n FROM c, d, n"
+    assert rows(lake.sql(script, n=FRAMES[kind]())) == [(8,)]
+
+
 @pytest.mark.parametrize(
     ("sql", "given", "message"),
     [
