@@ -556,7 +556,7 @@ def _exact_type(failed: str, arrow: Any, values: Sequence[Any]) -> Any:
 
 
 def _nested_uuids(kind: str, name: str, values: Sequence[Any]) -> Any:
-    """Return lists and dicts that contain UUIDs, of which Arrow makes no arrays; None if there are no UUIDs in them."""
+    """Return lists and dicts that contain UUIDs, because Arrow makes no arrays of those; None if there are no UUIDs in them."""
     plain = [_with_bytes(value) for value in values]
     wanted = _exact_type(f"cannot write a {kind}: column {name!r}", pa.array(plain, from_pandas=True).type, values)
     if not has_part(wanted, _is_uuid):
