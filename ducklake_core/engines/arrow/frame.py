@@ -46,6 +46,7 @@ _ONE_COLUMN = "it is one column without a name, not rows. Make a table, such as 
 _POLARS_INTEGERS = {"Int128": "int128", "UInt128": "uint128"}
 _FAILURES = (pa.ArrowException, TypeError, ValueError, OverflowError, NotImplementedError)
 _LARGEST_UNSIGNED = 2**64 - 1
+_NOT_EXPORTED = ("variant", "time with time zone", "bit")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -330,21 +331,33 @@ def _of_library(data: Any) -> ArrowData | None:
 
 
 def _of_stream(data: Any) -> pa.RecordBatchReader:
+    kind = kind_of(data)
+    if kind == "DuckDB relation":
+        _check_relation(data)
     try:
         return pa.RecordBatchReader.from_stream(data)
     except OSError as error:
-        # DuckDB reports a type that it has no Arrow type for as a failure of the stream.
-        kind, reason = kind_of(data), str(error).partition("\n")[0]
-        types = zip(getattr(data, "columns", ()), getattr(data, "types", ()), strict=False)
-        names = [str(name) for name, data_type in types if "VARIANT" in str(data_type).upper()] if kind == "DuckDB relation" else []
-        if not names:
-            raise UsageError(f"cannot write a {kind}: {reason}", type=kind) from error
-        columns = ", ".join(map(repr, names))
-        raise UnsupportedFeatureError(
-            f"cannot write column {columns} of a {kind}: DuckDB does not export VARIANT to Arrow. Cast the column to a type "
-            "that Arrow has, such as JSON, or write its values with lake.sql(...)",
-            column=names[0],
-        ) from error
+        raise UsageError(f"cannot write a {kind}: {str(error).partition(chr(10))[0]}", type=kind) from error
+
+
+def _check_relation(relation: Any) -> None:
+    """Raise for a column of a type that DuckDB does not export to Arrow, or not with its values: offsets of times, and lengths of bits."""
+    for name, data_type in zip(relation.columns, relation.types, strict=True):
+        found = next((kind for kind in _parts_of(data_type) if kind.id in _NOT_EXPORTED), None)
+        if found is not None:
+            raise UnsupportedFeatureError(
+                f"cannot write column {name!r} of a DuckDB relation: DuckDB does not export {found} to Arrow. Cast the column to another "
+                "type, such as JSON, TIME or VARCHAR, or write its values with lake.sql(...)",
+                column=name,
+            )
+
+
+def _parts_of(data_type: Any) -> Iterator[Any]:
+    yield data_type
+    if data_type.id in ("list", "array", "struct", "map"):
+        for _, part in data_type.children:
+            # An array has its size among its parts.
+            yield from () if isinstance(part, int) else _parts_of(part)
 
 
 def no_columns(kind: str) -> UsageError:
@@ -402,6 +415,10 @@ def _of_polars(data: Any) -> pa.Table:
         raise UsageError(message, column=objects[0])
     # Other libraries reject the private type of 128-bit integers, so they are exported as strings.
     huge = {name: _POLARS_INTEGERS[str(kind)] for name, kind in data.schema.items() if str(kind) in _POLARS_INTEGERS}
+    for name, kind in data.schema.items():
+        if name not in huge and any(one in str(kind) for one in _POLARS_INTEGERS):
+            message = f"column {name!r} has integers of 128 bits inside lists or structs. Cast them to Decimal"
+            raise UsageError(f"cannot write a polars DataFrame: {message}", column=name)
     if not huge:
         return pa.table(data)
     rows = pa.table(data.with_columns(pl.col(*huge).cast(pl.String)))

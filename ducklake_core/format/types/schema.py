@@ -488,7 +488,8 @@ def _from_field(field: ArrowField, path: str) -> DataType:
 
 
 def _from_type(arrow: ArrowType, path: str) -> DataType:
-    if arrow in _SIMPLE:
+    # Extension types of other packages need not be hashable.
+    if not isinstance(arrow, pa.BaseExtensionType) and arrow in _SIMPLE:
         return _SIMPLE[arrow]
     container = _from_container(arrow, path)
     if container is not None:

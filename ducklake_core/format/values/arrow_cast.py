@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from decimal import Context, Decimal
 from typing import Any, TypeVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -61,6 +62,9 @@ _INFINITE = 2**63 - 1
 _UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _FIRST_NANOSECOND = -9223286400 * 10**9
 _DAY_SECONDS = 86_400
+_DAY_MICROSECONDS = _DAY_SECONDS * 10**6
+_LONGEST_DURATION = (2**63 - 1) // 1000
+_INTERVAL_PARTS = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")])
 
 
 def cast_to(data: Data, schema: Schema, *, physical: bool = True, exact: bool = False) -> Data:
@@ -224,7 +228,7 @@ def _cast(array: ArrowArray, data_type: DataType, path: str, *, physical: bool, 
     if pa.types.is_dictionary(array.type):
         return _cast(decoded_dictionary(array), data_type, path, physical=physical, exact=exact)
     if pa.types.is_run_end_encoded(array.type):
-        return _cast(array.cast(array.type.value_type), data_type, path, physical=physical, exact=exact)
+        return _cast(_decoded_runs(array), data_type, path, physical=physical, exact=exact)
     match data_type:
         case StructType():
             return _cast_struct(array, data_type, arrow_type, path, physical=physical, exact=exact)
@@ -281,6 +285,12 @@ def decoded_dictionary(array: ArrowArray) -> ArrowArray:
     if values.type in views:
         array = pa.DictionaryArray.from_arrays(array.indices, values.cast(views[values.type]))
     return array.dictionary_decode()
+
+
+def _decoded_runs(array: ArrowArray) -> ArrowArray:
+    """Return the values of a run-end encoded array; pyarrow decodes numbers only, and without regard to slices."""
+    rows = np.arange(array.offset, array.offset + len(array))
+    return array.values.take(pa.array(np.searchsorted(np.asarray(array.run_ends), rows, side="right")))
 
 
 def list_values(array: ArrowArray) -> ArrowArray:
@@ -599,6 +609,8 @@ def parts(array: ArrowArray, matches: Callable[[ArrowType], bool]) -> Iterator[A
         yield from parts(array.storage, matches)
     elif pa.types.is_dictionary(arrow):
         yield from parts(array.dictionary, matches)
+    elif pa.types.is_run_end_encoded(arrow):
+        yield from parts(array.values, matches)
     elif pa.types.is_struct(arrow):
         for child in array.flatten():
             yield from parts(child, matches)
@@ -644,6 +656,10 @@ def _interval_of(value: Any, arrow: ArrowType) -> Interval | None:
     if not value.is_valid:
         return None
     if pa.types.is_duration(arrow):
+        if abs(value.value) > _LONGEST_DURATION:
+            raise SchemaError(
+                f"a duration of {value.value // _DAY_MICROSECONDS:,} days is longer than 106,751 days, the longest that Arrow reads"
+            )
         return Interval(months=0, days=0, microseconds=value.value)
     plain = value.as_py()
     if isinstance(plain, str):
@@ -728,6 +744,10 @@ def check_values(array: ArrowArray, path: str) -> None:
         last = _LAST_MICROSECOND if arrow.unit == "ns" else _LAST_MICROSECOND * unit // 10**6
         name = f"a timestamp {{}} {arrow.unit} after 1970-01-01 is out of range"
         _check_range(_integers(array), first, last, path, name, infinite=True)
+    elif pa.types.is_interval(arrow):
+        known = array.drop_null()
+        if np.any(np.frombuffer(known.buffers()[1], _INTERVAL_PARTS, len(known))["nanoseconds"] % 1000):
+            raise SchemaError(f"column {path!r}: an interval has nanoseconds, but DuckLake keeps microseconds", column=path)
     elif pa.types.is_decimal(arrow):
         most = Decimal(10**arrow.precision - 1).scaleb(-arrow.scale, _WIDE_TYPES)
         _check_range(array, -most, most, path, f"{{}} has more digits than decimal({arrow.precision},{arrow.scale})")

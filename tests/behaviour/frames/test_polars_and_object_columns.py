@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Decimal
+from typing import Any
 
+import duckdb
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
 
 from ducklake_core import DuckLake
-from ducklake_core.errors import SchemaError
+from ducklake_core.errors import DuckLakeError, SchemaError
 from ducklake_core.format.types.data_types import INT128, TIMESTAMP, TIMESTAMP_NS, UINT128, VARCHAR
 from tests.support.oracle import LakeAddress, attached
 
@@ -75,6 +78,58 @@ def test_nanoseconds_in_object_columns_are_kept(small: DuckLake, make: type[pd.D
         small.write("u", make({"t": pd.Series([fine], dtype=object)}))
     small.write("u", make({"t": pd.Series([pd.Timestamp("2020-01-01 05:00")], dtype=object)}))
     assert small.table("u").to_arrow()["t"].to_pylist() == [datetime(2020, 1, 1, 5)]  # noqa: DTZ001 - the type has no zone
+
+
+@pytest.mark.parametrize("inline", [True, False], ids=["inlined", "files"])
+def test_run_end_encoded_columns_are_read(small: DuckLake, inline: bool) -> None:
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([2, 3, 5], pa.int32()), pa.array(["ä", None, "b"]))
+    lists = pa.RunEndEncodedArray.from_arrays(pa.array([5], pa.int32()), pa.array([[1]]))
+    small.write("t", pa.table({"r": runs, "s": pa.StructArray.from_arrays([runs], ["r"]), "l": lists}).slice(1, 3), inline=inline)
+    assert small.table("t").to_arrow().to_pylist() == [{"r": x, "s": {"r": x}, "l": [1]} for x in ("ä", None, "b")]
+
+
+class Celsius(pa.ExtensionType):
+    """A type of another package, which Python cannot hash."""
+
+    def __init__(self) -> None:
+        super().__init__(pa.int64(), "celsius")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return b""
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage_type: pa.DataType, serialized: bytes) -> Celsius:
+        return cls()
+
+
+INTERVALS = pa.month_day_nano_interval()
+UNSTORABLE: dict[str, tuple[Callable[[], Any], str]] = {
+    "nanoseconds": (lambda: pa.table({"c": pa.array([(0, 0, 1000), (0, 0, 1)], INTERVALS)}), "row 1: column 'c': .*nanoseconds"),
+    "nested nanoseconds": (lambda: pa.table({"c": pa.array([[(0, 0, 1)]], pa.list_(INTERVALS))}), "row 0: column 'c.*nanoseconds"),
+    "300 years": (lambda: pa.table({"c": pa.array([110_000 * 86_400], pa.duration("s"))}), "row 0: column 'c': .*110,000 days is longer"),
+    "times with a zone": (lambda: duckdb.sql("SELECT TIMETZ '10:00:00+02' AS c"), "column 'c' .* export TIME WITH TIME ZONE"),
+    "nested times": (lambda: duckdb.sql("SELECT [{'t': TIMETZ '10:00:00+02'}] AS c"), "column 'c' .* export TIME WITH TIME ZONE"),
+    "bits": (lambda: duckdb.sql("SELECT MAP {'a': '101'::BIT} AS c"), "column 'c' of a DuckDB relation: DuckDB does not export BIT"),
+    "types of others": (lambda: pa.table({"c": pa.ExtensionArray.from_storage(Celsius(), pa.array([1]))}), "column 'c' has Arrow type"),
+    "nested Int128": (
+        lambda: pl.DataFrame({"c": [[2**100]]}, schema={"c": pl.List(pl.Int128)}),
+        "column 'c' has integers of 128 bits inside",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNSTORABLE)
+def test_values_that_would_change_raise_with_the_column(small: DuckLake, name: str) -> None:
+    make, message = UNSTORABLE[name]
+    for inline in (True, False):
+        with pytest.raises(DuckLakeError, match=message):
+            small.write("t", make(), inline=inline)
+    assert not small.has_table("t")
+
+
+def test_other_types_of_duckdb_relations_are_written(small: DuckLake) -> None:
+    small.write("t", duckdb.sql("SELECT 'BIT'::ENUM('VARIANT', 'BIT') AS e, {'BIT': 1} AS s, [1, 2]::INTEGER[2] AS a"))
+    assert small.table("t").to_arrow().to_pylist() == [{"e": "BIT", "s": {"BIT": 1}, "a": [1, 2]}]
 
 
 def test_sparse_columns_are_written_as_their_values(small: DuckLake) -> None:
