@@ -198,21 +198,22 @@ def sort_order(reader: CatalogReader, table: TableState) -> tuple[SortOrder, ...
 def order_in_files(orders: Sequence[SortOrder], table: TableState, schema: Schema) -> tuple[SortOrder, ...]:
     """Return the part of a sort order that applies to files with the columns of an earlier or the present schema.
 
-    It ends before the first expression of a column that the files do not have and one that they have.
+    It ends before the first expression of a column that the files have and one that they do not have, or that has other fields there.
 
     Args:
         orders: A sort order of the table, see :func:`sort_order`.
         table: The table.
         schema: Columns of the files.
     """
-    then = {column.id: column.name for column in schema}
+    former = {column.id: column for column in schema}
     found: list[SortOrder] = []
     for order in orders:
-        names = {name: then.get(table.schema.column(name).id) for name in order.columns}
-        present = {name: former for name, former in names.items() if former is not None}
-        if len(present) == len(names):
-            found.append(order.in_columns(present))
-        elif present:
+        now = {name: table.schema.column(name) for name in order.columns}
+        then = {name: former[column.id] for name, column in now.items() if column.id in former}
+        has_other_fields = any(one.type != now[name].type and not (one.is_leaf and now[name].is_leaf) for name, one in then.items())
+        if len(then) == len(now) and (order.column is not None or not has_other_fields):
+            found.append(order.in_columns(now, then))
+        elif then:
             break
         # A missing column has the same value in all rows, so that a key of missing columns does not matter.
     return tuple(found)

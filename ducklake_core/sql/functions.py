@@ -24,10 +24,11 @@ from ducklake_core.engines.arrow.merge import source_ids
 from ducklake_core.engines.duckdb.query import write_file
 from ducklake_core.engines.duckdb.relations import TableSource
 from ducklake_core.engines.duckdb.syntax import argument_value, constant_text, words_of_sql
-from ducklake_core.errors import NotFoundError, UnsupportedFeatureError, UsageError
+from ducklake_core.errors import DuckLakeError, NotFoundError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.types.data_types import Field
 from ducklake_core.format.types.names import DEFAULT_SCHEMA, folded, join_name, quoted_path, split_name, split_path
 from ducklake_core.format.types.schema import Schema, to_arrow_schema
+from ducklake_core.format.types.text import counted
 from ducklake_core.format.types.type_parser import data_type_of
 from ducklake_core.planning.plan import FEED_ROW_ID, FEED_SNAPSHOT_ID
 from ducklake_core.planning.planner import feed_schema
@@ -93,6 +94,10 @@ _DESCRIPTIONS = {
 }
 
 
+_MAX_FAILURES = 3
+"""Maximum number of failures that an error lists."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
     """Context of function calls.
@@ -126,6 +131,18 @@ class Caller:
                 f"{function} commits by itself, so it cannot be part of a transaction. Call it with lake.sql before or after it"
             )
         return found
+
+    def maintained(self, name: str, **arguments: object) -> Any:
+        """Call a method of maintenance.
+
+        Raises:
+            DuckLakeError: It has failed for a table or file. The others are done.
+        """
+        result = self.method(name)(**arguments)
+        if result.failed_steps:
+            message = "; ".join(f"{step.target}: {step.reason}" for step in result.failed_steps[:_MAX_FAILURES])
+            raise DuckLakeError(f"{name} failed for {counted(len(result.failed_steps), 'step')}, and the others are done. {message}")
+        return result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -500,20 +517,21 @@ def _set_option(caller: Caller, given: Arguments) -> Rows:
 
 
 def _flush(caller: Caller, given: Arguments) -> Rows:
-    result = caller.method("flush_inlined_data")(**_scope(given))
+    result = caller.maintained("flush_inlined_data", **_scope(given))
     # As in DuckDB, the count includes deleted rows, which earlier snapshots show.
-    return [(*split_name(one.table), one.rows) for one in result.tables if one.rows and one.skipped is None and one.failure is None]
+    return [(*split_name(one.table), one.rows) for one in result.tables if one.rows and one.skipped is None]
 
 
 def _merge(caller: Caller, given: Arguments) -> Rows:
     options = {name: given[name] for name in ("max_compacted_files", "min_file_size", "max_file_size") if name in given}
-    result = caller.method("merge_adjacent_files")(**_scope(given), **options)
-    return [(*split_name(one.table), one.files_merged, one.files_created) for one in result.tables if one.files_created]
+    result = caller.maintained("merge_adjacent_files", **_scope(given), **options)
+    # As in DuckDB, a row for each group of files.
+    return [(*split_name(step.target), step.files, 1) for step in result.steps if step.outcome == "done"]
 
 
 def _rewrite(caller: Caller, given: Arguments) -> Rows:
     options = {"delete_threshold": given["delete_threshold"]} if "delete_threshold" in given else {}
-    result = caller.method("rewrite_data_files")(**_scope(given), **options)
+    result = caller.maintained("rewrite_data_files", **_scope(given), **options)
     return [(*split_name(one.table), one.files_rewritten, one.files_created) for one in result.tables if one.files_rewritten]
 
 
@@ -525,23 +543,22 @@ def _scope(given: Arguments) -> dict[str, str]:
 
 
 def _expire(caller: Caller, given: Arguments) -> Rows:
-    expire = caller.method("expire_snapshots")
     with caller.lake.reader() as reader:
         known = {one.id: one for one in reader.snapshots()}
-    expired = expire(**given).snapshot_ids
+    expired = caller.maintained("expire_snapshots", **given).snapshot_ids
     return [_snapshot_row(known[one]) for one in expired if one in known]
 
 
 def _cleanup(caller: Caller, given: Arguments) -> Rows:
-    return [(one.path,) for one in caller.method("cleanup_old_files")(**given).files]
+    return [(one.path,) for one in caller.maintained("cleanup_old_files", **given).files]
 
 
 def _orphans(caller: Caller, given: Arguments) -> Rows:
-    return [(one.path,) for one in caller.method("delete_orphaned_files")(**given).files]
+    return [(one.path,) for one in caller.maintained("delete_orphaned_files", **given).files]
 
 
 def _checkpoint(caller: Caller, _: Arguments) -> Rows:
-    caller.method("checkpoint")()
+    caller.maintained("checkpoint")
     return ()
 
 

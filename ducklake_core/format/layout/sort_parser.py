@@ -42,7 +42,8 @@ def parse_sort_key(text: str, schema: Schema) -> SortKey:
     order = query.args.get("order") if isinstance(query, exp.Select) else None
     # A text such as "a LIMIT 1" would add other clauses to the query.
     extra = set() if query is None else {name for name, value in query.args.items() if value} - {"expressions", "order", "kind"}
-    if order is None or len(order.expressions) != 1 or extra:
+    # DuckDB rejects ORDER BY ALL as a sort order.
+    if order is None or len(order.expressions) != 1 or extra or isinstance(order.expressions[0].this, exp.Var):
         raise UsageError(f"{text!r} is not one sort key. Pass a list with one string for each key", sort_key=text)
     ordered = order.expressions[0]
     if ordered.find(exp.Query, exp.Star, exp.Columns, exp.AggFunc, exp.Window, exp.Explode, exp.Unnest, exp.Placeholder, exp.Parameter):

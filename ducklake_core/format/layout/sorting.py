@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 
 from ducklake_core.errors import UnsupportedFeatureError
 from ducklake_core.format.types.names import folded
-from ducklake_core.format.types.schema import Schema
+from ducklake_core.format.types.schema import Schema, duckdb_type
+from ducklake_core.format.types.text import counted
 
 if TYPE_CHECKING:
     from sqlglot import exp
+
+    from ducklake_core.format.types.data_types import Field
 
 WRITE_UNSORTED = "set the table's option sort_on_insert to false to write unsorted files"
 
@@ -44,25 +47,31 @@ class SortOrder:
     descending: bool = False
     nulls_first: bool = False
 
-    def in_columns(self, names: Mapping[str, str]) -> SortOrder:
-        """Return the order with the columns under other names.
+    def in_columns(self, now: Mapping[str, Field], then: Mapping[str, Field]) -> SortOrder:
+        """Return the order for columns with former names and types. Expressions are computed in the present types.
 
-        >>> order = SortOrder(expression="lower(a)", column=None, columns=("a",))
-        >>> order.in_columns({"a": "first name"}).expression
-        'LOWER("first name")'
+        >>> from ducklake_core.format.types.data_types import INT32, INT64, Field
+        >>> order = SortOrder(expression="a * 2", column=None, columns=("a",))
+        >>> order.in_columns({"a": Field(name="a", type=INT64)}, {"a": Field(name="b c", type=INT32)}).expression
+        'CAST("b c" AS BIGINT) * 2'
 
         Args:
-            names: The new name of each column, by its name in :attr:`columns`.
+            now: The present column by its name in :attr:`columns`.
+            then: The former column by the same name.
         """
-        if all(names[name] == name for name in self.columns):
+        if all(then[name].name == name and then[name].type == now[name].type for name in self.columns):
             return self
         if self.column is not None:
-            return replace(self, column=names[self.column], columns=(names[self.column],))
+            return replace(self, column=then[self.column].name, columns=(then[self.column].name,))
         from sqlglot import exp
 
-        quoted = {folded(name): exp.column(names[name], quoted=True) for name in self.columns}
-        tree = parse_expression(self.expression).transform(lambda node: quoted[folded(node.name)] if isinstance(node, exp.Column) else node)
-        return replace(self, expression=tree.sql(dialect="duckdb"), columns=tuple(sorted(names[name] for name in self.columns)))
+        former: dict[str, exp.Expr] = {}
+        for name in self.columns:
+            column = exp.column(then[name].name, quoted=True)
+            is_same = then[name].type == now[name].type
+            former[folded(name)] = column if is_same else exp.cast(column, duckdb_type(now[name].type), dialect="duckdb")
+        tree = parse_expression(self.expression).transform(lambda node: former[folded(node.name)] if isinstance(node, exp.Column) else node)
+        return replace(self, expression=tree.sql(dialect="duckdb"), columns=tuple(sorted(then[name].name for name in self.columns)))
 
 
 def sort_orders(keys: Sequence[SortKey], schema: Schema, table: str) -> tuple[SortOrder, ...]:
@@ -118,6 +127,13 @@ def _sort_order(key: SortKey, schema: Schema, table: str) -> SortOrder:
         tree = parse_expression(key.expression)
     except (SqlglotError, RecursionError) as error:
         raise rejected("which cannot be read") from error
+    positions = [int(node.name) for node in tree.find_all(exp.PositionalColumn)]
+    if any(not 1 <= position <= len(schema) for position in positions):
+        raise rejected(f"but has only {counted(len(schema), 'column')}")
+    if positions:
+        tree = tree.transform(
+            lambda node: exp.column(schema.names[int(node.name) - 1], quoted=True) if isinstance(node, exp.PositionalColumn) else node
+        )
     named = {column.name for column in tree.find_all(exp.Column)}
     found = {name: schema.find(name) for name in named}
     unknown = sorted(name for name, column in found.items() if column is None)
@@ -125,7 +141,7 @@ def _sort_order(key: SortKey, schema: Schema, table: str) -> SortOrder:
         raise rejected(f"but has no column {unknown[0]!r}")
     columns = tuple(sorted(column.name for column in found.values() if column is not None))
     return SortOrder(
-        expression=key.expression,
+        expression=tree.sql(dialect="duckdb") if positions else key.expression,
         column=columns[0] if isinstance(tree, exp.Column) else None,
         columns=columns,
         descending=key.direction == "DESC",

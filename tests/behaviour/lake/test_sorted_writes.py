@@ -99,6 +99,23 @@ def test_a_missing_column_and_none_at_all(sqlite_address: LakeAddress) -> None:
         assert check_order(duck, lake, "s; k DESC") == 2
 
 
+def test_positions_of_columns(sqlite_address: LakeAddress) -> None:
+    with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+        duck.run("CREATE TABLE t (k BIGINT, v BIGINT)", "ALTER TABLE t SET SORTED BY (#2 % 7 DESC, #2)")
+        duck.run("INSERT INTO t SELECT range, range * 31 % 17 FROM range(20)")
+        lake = DuckLake.connect(sqlite_address.url)
+        lake.sql("INSERT INTO t SELECT range, range * 31 % 17 FROM range(20)")
+        by_duckdb, by_library = (duck.rows(f"SELECT k, v FROM '{file.path}'") for file in lake.table("t").list_files())
+        assert by_duckdb == by_library
+        assert lake.merge_adjacent_files("t").files_created == 1
+        assert duck.rows("SELECT v FROM t ORDER BY file_row_number") == duck.rows("SELECT v FROM t ORDER BY v % 7 DESC, v")
+        duck.run("ALTER TABLE t DROP COLUMN v")
+        with pytest.raises(UnsupportedFeatureError, match=r"sorted by '.*#2.*', but has only 1 column;"):
+            lake.sql("INSERT INTO t VALUES (1)")
+    assert (lake.merge_adjacent_files("t").tables[0].skipped or "").startswith("this process cannot sort by its key")
+    lake.close()
+
+
 def test_sort_on_insert_can_be_turned_off(sqlite_address: LakeAddress) -> None:
     lake = sorted_table(sqlite_address, "k + 1")
     with attached(sqlite_address) as duck:

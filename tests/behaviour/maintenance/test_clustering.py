@@ -146,6 +146,21 @@ def test_an_expression_of_a_column_that_files_lack(sqlite_address: LakeAddress) 
     assert assert_sorted(sqlite_address, "k % 5, n") == 1
 
 
+def test_an_expression_of_a_promoted_column(sqlite_address: LakeAddress) -> None:
+    """The key exceeds the former type. DuckDB 1.5 fails with an internal error."""
+    with attached(sqlite_address) as duck:
+        for name in ("t", "inlined"):
+            duck.run(f"CREATE TABLE {name} (k INTEGER)", "CALL lake.set_option('data_inlining_row_limit', 0, table_name => 't')")
+            duck.run(f"INSERT INTO {name} VALUES (1500000000), (10)", f"INSERT INTO {name} VALUES (20)")
+            duck.run(f"ALTER TABLE {name} ALTER k TYPE BIGINT", f"ALTER TABLE {name} SET SORTED BY (k * 2)")
+    lake = DuckLake.connect(sqlite_address.url)
+    assert lake.merge_adjacent_files("t").files_created == lake.flush_inlined_data("inlined").tables[0].files_created == 1
+    lake.close()
+    with attached(sqlite_address) as duck:
+        for name in ("t", "inlined"):
+            assert duck.rows(f"SELECT k FROM {name} ORDER BY file_row_number") == [(10,), (20,), (1500000000,)]
+
+
 @pytest.mark.usefixtures("without_duckdb")
 def test_expressions_without_duckdb(sqlite_address: LakeAddress) -> None:
     lake = sorted_by_expressions(sqlite_address)

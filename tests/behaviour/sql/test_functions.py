@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from ducklake_core import DuckLake
-from ducklake_core.errors import NotFoundError, UnsupportedFeatureError, UsageError
+from ducklake_core.errors import DuckLakeError, NotFoundError, UnsupportedFeatureError, UsageError
 from ducklake_core.sql.query import Query
-from tests.support.oracle import Oracle, attached, sqlite_lake
+from tests.support.oracle import LakeAddress, Oracle, attached, sqlite_lake
 
 
 @pytest.fixture(scope="module")
@@ -375,4 +375,32 @@ def test_columns_of_the_same_name_get_numbers(tmp_path: Path) -> None:
         named = [name for name, *_ in duckdb.execute(f"CREATE TABLE t AS {query}; DESCRIBE t").fetchall()]
     assert list(lake.table("t").schema.names) == named
     assert rows(lake, "FROM t") == [(1, 2, 3, 4, 5)]
+    lake.close()
+
+
+def test_maintenance_returns_a_row_for_each_group(tmp_path: Path) -> None:
+    found = []
+    for by in ("duckdb", "library"):
+        (tmp_path / by).mkdir()
+        address = sqlite_lake(tmp_path / by)
+        with attached(address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+            duck.run("CREATE TABLE t (p INTEGER, v INTEGER)", "ALTER TABLE t SET PARTITIONED BY (p)")
+            duck.run(*["INSERT INTO t SELECT range % 2, range FROM range(100)"] * 2)
+        lake = DuckLake.connect(address.url)
+        call = "SELECT * FROM ducklake_merge_adjacent_files('lake', 't')"
+        with attached(address) as duck:
+            found.append(duck.rows(call) if by == "duckdb" else rows(lake, call))
+        lake.close()
+    assert found[0] == found[1] == [("main", "t", 2, 1)] * 2
+
+
+def test_failed_maintenance_raises(sqlite_address: LakeAddress) -> None:
+    with attached(sqlite_address) as duck:
+        for name in ("a", "b"):
+            duck.run(f"CREATE TABLE {name} (s VARCHAR)", f"INSERT INTO {name} VALUES ('1'), ('x')")
+        duck.run("ALTER TABLE a SET SORTED BY (s::INTEGER)")
+    lake = DuckLake.connect(sqlite_address.url)
+    with pytest.raises(DuckLakeError, match=r"flush_inlined_data failed for 1 step, and the others are done\. main\.a: .*Conversion Error"):
+        lake.sql("CALL ducklake_flush_inlined_data('lake')")
+    assert [lake.table(name).info().inlined_row_count for name in ("a", "b")] == [2, 0]
     lake.close()

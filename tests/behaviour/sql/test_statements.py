@@ -195,6 +195,7 @@ REJECTED = {
     "CREATE TABLE c (a INT, CHECK (a > 1))": "CHECK",
     "CREATE TEMP TABLE c AS SELECT 1 AS a": "CREATE TEMP is not supported: pass rows",
     "CREATE OR REPLACE TEMPORARY VIEW c AS SELECT 1 AS a": r"CREATE TEMPORARY is not supported: .* WITH name AS \(query\)",
+    "ALTER TABLE t SET SORTED BY (ALL)": "is not one sort key",
     "CREATE TEMP MACRO m(a) AS a": "CREATE TEMP is not supported",
     "CREATE MACRO m(a INTEGER[]) AS a[1]": "cannot have the type 'INTEGER\\[\\]'. Remove the type",
     "EXPLAIN DELETE FROM t": "explain its query, or a SELECT with its condition",
