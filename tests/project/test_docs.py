@@ -26,7 +26,7 @@ def error_classes(base: type[errors.DuckLakeError] = errors.DuckLakeError) -> It
 def documented() -> dict[str, str]:
     """Return the beginning of the description of each error: its class, with what else it is in parentheses."""
     page = (DOCS / "reference" / "errors.md").read_text()
-    return dict(re.findall(r"^### `([a-z-]+)`\n\n(`\w+`(?: \([^)]*\))?): ", page, re.MULTILINE))
+    return dict(re.findall(r"^### `([a-z-]+)`\n\n```text\n.*?\n```\n\n(`\w+`(?: \([^)]*\))?): ", page, re.MULTILINE | re.DOTALL))
 
 
 def test_every_error_is_documented_under_its_code() -> None:

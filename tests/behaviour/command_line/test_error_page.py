@@ -1,4 +1,4 @@
-"""The page on errors has a fix for every code, and errors have the messages that users search for."""
+"""The page on errors has every code, and each message on it is one that the library raises."""
 
 from __future__ import annotations
 
@@ -17,72 +17,23 @@ from ducklake_core.engines.spark import work_units
 from ducklake_core.errors import DuckLakeError
 
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "errors.md").read_text()
-EXAMPLES = {
-    "usage": (
-        "older_than selects items younger than min_age (1 hour), which running queries and writes may still use. Choose a "
-        "longer age, or a smaller min_age if nothing else uses the lake [usage]"
-    ),
-    "unsupported-feature": (
-        "oracle as catalog database is not supported. Use SQLite, PostgreSQL, MySQL, MariaDB or a DuckDB file [unsupported-feature]"
-    ),
-    "not-found": "there is no table main.order at snapshot 1 (did you mean 'main.orders'?) [not-found]",
-    "already-exists": (
-        "The database sqlite:////srv/lake/lake.sqlite already holds a lake. Open it with DuckLake.connect(...), or choose "
-        "another database or metadata_schema [already-exists]"
-    ),
-    "schema": (
-        "the data does not fit the table: column 'id' is int64 in the table and varchar in the frame. Cast the data, or "
-        "change the column with table.set_column_type(...) [schema]"
-    ),
-    "catalog": "The catalog sqlite:////srv/lake/lake.sqlite rejected a statement (database disk image is malformed) [catalog]",
-    "not-a-lake": (
-        "The file of sqlite:////srv/lake/rows.parquet is not a SQLite database, so it holds no DuckLake catalog. Check the "
-        "path, and write duckdb:/// in place of sqlite:/// for a DuckDB file [not-a-lake]"
-    ),
-    "catalog-version": (
-        "The catalog sqlite:////srv/lake/lake.sqlite has version 2.7, but this library reads 0.1, 0.2, 0.3-dev1, 0.3, "
-        "0.4-dev1, 0.4, 1.0, 1.1-dev1, 1.1 and writes 1.0, 1.1. Use a newer release of this library [catalog-version]"
-    ),
-    "catalog-corrupt": (
-        "The catalog sqlite:////srv/lake/lake.sqlite has no data_path in ducklake_metadata. Restore the row from a backup [catalog-corrupt]"
-    ),
-    "catalog-unavailable": (
-        "The catalog sqlite:////srv/lake/lake.sqlite was busy with another writer (database is locked). Try again [catalog-unavailable]"
-    ),
-    "storage": (
-        "cannot read s3://bucket/lake/main/orders/f.parquet: PermissionError: Access Denied; check the path, the permissions "
-        "and the credentials [storage]"
-    ),
-    "store-unavailable": (
-        "cannot read s3://bucket/lake/main/orders/f.parquet: TimeoutError: timed out; check that the store is reachable and "
-        "retry; docs/how-to/object-stores.md lists the storage options for timeouts [store-unavailable]"
-    ),
-    "corrupt-file": (
-        "/srv/lake/files/main/orders/ducklake-UUID.parquet of table main.orders is not a Parquet file, or is truncated [corrupt-file]"
-    ),
-    "job-failed": (
-        "the Spark job for main.orders failed or was cancelled: RuntimeError: Job 7 cancelled because SparkContext was shut "
-        "down [job-failed]"
-    ),
-    "commit-conflict": (
-        "Transaction conflict - attempting to insert into table main.orders - but another transaction has dropped it in "
-        "snapshot 2 (the table of the rows no longer exists). Nothing was changed. Run the write again on the newest "
-        "snapshot [commit-conflict]"
-    ),
-    "commit-outcome-unknown": (
-        "It is unknown whether commit id nightly was committed: no snapshot has it, but 2 of 3 snapshots have expired, and "
-        "one of them may have had it. Check the rows of the table before you write them again [commit-outcome-unknown]"
-    ),
-}
+_SECTION = re.compile(r"^### `([\w-]+)`\n\n```text\n(.*?)\n```", re.MULTILINE | re.DOTALL)
+EXAMPLES = {code: " ".join(message.split()) for code, message in _SECTION.findall(PAGE)}
 ORDERS = pa.table({"id": pa.array([1, 2], pa.int64()), "country": ["DE", "FR"]})
+# Messages that need many writers: their words between the values are compared with the code.
+WORDS_IN_COMMITTER = {
+    "commit": ("was written for snapshot", "and cannot be written again"),
+    "commit-retries-exhausted": ("because other writers committed first or the catalog was unreachable. Nothing was changed.",),
+}
 
 
 def _classes(base: type[DuckLakeError] = DuckLakeError) -> list[type[DuckLakeError]]:
     return [one for sub in base.__subclasses__() for one in (sub, *_classes(sub))]
 
 
-def test_every_code_has_a_fix() -> None:
-    for code in {one.code for one in _classes() if one.__module__ == "ducklake_core.errors"}:
+def test_every_code_has_a_message_and_a_fix() -> None:
+    assert set(EXAMPLES) == {one.code for one in _classes() if one.__module__ == "ducklake_core.errors"}
+    for code in EXAMPLES:
         section = PAGE.split(f"### `{code}`\n")[1].split("\n### ")[0]
         assert "\n\n**Fix.** " in section
 
@@ -184,8 +135,15 @@ CAUSES: dict[str, Callable[[DuckLake], object]] = {
 
 
 @pytest.mark.parametrize("code", CAUSES)
-def test_messages_of_each_code(lake: DuckLake, folder: Path, code: str) -> None:
+def test_messages_are_those_of_the_library(lake: DuckLake, folder: Path, code: str) -> None:
     with pytest.raises(DuckLakeError) as caught:
         CAUSES[code](lake)
     printed = re.sub(r"ducklake-[0-9a-f-]{36}", "ducklake-UUID", str(caught.value).replace(str(folder), "/srv/lake"))
     assert printed == EXAMPLES[code]
+
+
+def test_other_messages_are_in_the_code() -> None:
+    assert set(EXAMPLES) == {*CAUSES, *WORDS_IN_COMMITTER}
+    source = re.sub(r'"\s*f?"', "", (Path(__file__).parents[3] / "ducklake_core" / "commit" / "committer.py").read_text())
+    for code, words in WORDS_IN_COMMITTER.items():
+        assert all(one in source and one in EXAMPLES[code] for one in words)
