@@ -290,7 +290,7 @@ class Table(Scanned):
         Args:
             start: First snapshot: an id, a time for the first snapshot at or after it, or the name of a hold.
             end: Last snapshot: an id, a time for the last snapshot at or before it, or the name of a hold. Default: this table's
-                snapshot. The feed is empty if ``end`` is before ``start``.
+                snapshot. The feed is empty if ``end`` is just before ``start``, or a time before it.
             columns: Names of the columns to return, in order. Default: all.
             where: SQL text (DuckDB dialect), or a condition built with :func:`ducklake_core.col`, over the columns of the feed.
                 Default: all changes.
@@ -304,6 +304,9 @@ class Table(Scanned):
     def _feed(self, kind: FeedKind, start: Bound | str, end: At, columns: Sequence[str] | None, where: Where) -> ChangeFeed:
         from ducklake_core.scan import ChangeFeed
 
+        # The range after the newest snapshot is empty: start is one above end.
+        if type(start) is int and type(end) is int and start > end + 1:
+            raise UsageError(f"start is snapshot {start}, after end, snapshot {end}. Pass the earlier snapshot first", parameter="start")
         state = self._state if end is None else self._state_at(end)
         first = checked_at(start, "start")
         # Only the name of a hold needs the catalog.

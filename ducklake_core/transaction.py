@@ -48,7 +48,7 @@ from ducklake_core.format.state import Snapshot
 from ducklake_core.format.types.data_types import Field
 from ducklake_core.format.types.names import DEFAULT_SCHEMA, dotted, folded, join_name, schema_path, split_name, storable
 from ducklake_core.format.types.schema import Schema
-from ducklake_core.format.types.text import visible
+from ducklake_core.format.types.text import shown, visible
 from ducklake_core.format.types.type_parser import data_type_of
 from ducklake_core.format.values.temporal import in_zone
 from ducklake_core.merge_builder import Merge, MergeClause
@@ -731,6 +731,14 @@ class Transaction:
         keys = [schema.column(one).name for one in on]
         removed = next(flag for n in count() if schema.find(flag := f"removed_{n}") is None)
         values = {column: Column(("s", column)) for column in rows.column_names if column not in FEED_COLUMNS}
+        target = self._catalog.table(name)
+        if new := [column for column in values if target.state.schema.find(column) is None]:
+            raise NotFoundError(
+                f"table {target.name} has no column {', '.join(map(repr, new))}, which the changes of {changes.table.qualified_name} have. "
+                "Add it to the table, or name the other columns in changes(..., columns=[...])",
+                table=target.name,
+                column=new[0],
+            )
         self.merge_clauses(
             name,
             newest_changes(rows, keys, removed),
@@ -2078,6 +2086,12 @@ def _columns(given: Any) -> Schema:
     if isinstance(given, Mapping) and not hasattr(given, "__arrow_c_schema__"):
         return Schema(
             columns=tuple(Field(name=storable("a column's name", name), type=data_type_of(data_type)) for name, data_type in given.items())
+        )
+    is_rows = not isinstance(given, list | tuple) or all(isinstance(one, Mapping) for one in given)
+    if given is None or isinstance(given, str | int) or not is_rows:
+        raise UsageError(
+            f"the columns of a table must be a dict of names and types such as {{'id': 'int64'}}, a schema or data, not {shown(given)}",
+            parameter="schema",
         )
     return frame_columns(given)
 

@@ -266,7 +266,7 @@ def metadata_of_commit(
     if missing:
         notes["ducklake/missing_columns"] = ", ".join(missing)
         context.log.warning(
-            "%s: the frame lacks columns of the table, which are NULL or have their default in new rows: %s",
+            "%s: the data lacks columns of the table, which are NULL or have their default in new rows: %s",
             output.address,
             ", ".join(missing),
         )

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias, cast, get_args
 
 from ducklake_core.errors import UsageError
 from ducklake_core.format.types.names import storable
-from ducklake_core.format.types.text import bare_age, parse_age, similar_in_brackets
+from ducklake_core.format.types.text import bare_age, parse_age, similar_or_all
 
 _AGES = frozenset({"delete_older_than", "expire_older_than"})
 _OF_THE_LAKE = _AGES | {"require_commit_message"}
@@ -166,9 +166,7 @@ def option_name(name: str) -> str:
     """
     folded = storable("the name of an option", name).lower()
     if folded not in _PARSERS:
-        raise UsageError(
-            f"unknown option {name!r}{similar_in_brackets(name, list(_PARSERS))}. The options are {', '.join(_PARSERS)}", option=name
-        )
+        raise UsageError(f"unknown option {name!r}{similar_or_all(name, _PARSERS, '. The options are')}", option=name)
     return folded
 
 

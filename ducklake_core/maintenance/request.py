@@ -11,13 +11,13 @@ from math import inf
 from typing import Any, Literal, NoReturn, TypeAlias, TypeVar, get_args
 
 from ducklake_core.catalog.reading.bulk_reader import SharedReading
-from ducklake_core.catalog.reading.reader import CatalogReader, similar_entries
+from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.catalog.reading.visibility import same_name
 from ducklake_core.commit.request import CommitMessage, new_commit_id, stored_extra_info
 from ducklake_core.errors import NotFoundError, UsageError
 from ducklake_core.format.arguments import optional, seconds, whole_number
 from ducklake_core.format.files.data_files import DataFile
-from ducklake_core.format.types.names import TablePattern, join_name, schema_path, schemas_meant, split_name
+from ducklake_core.format.types.names import TablePattern, join_name, schema_path, schemas_meant, similar_entries, split_name
 from ducklake_core.format.types.text import counted, short_repr, shown
 from ducklake_core.maintenance.health import format_bytes
 from ducklake_core.storage.uploads import StoredFile

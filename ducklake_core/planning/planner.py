@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from ducklake_core.catalog.reading.definitions import macros, without_macro_call
 from ducklake_core.catalog.reading.file_rows import name_mappings
 from ducklake_core.catalog.reading.files import may_match
 from ducklake_core.catalog.reading.reader import CatalogReader
-from ducklake_core.errors import CatalogCorruptError, UnsupportedFeatureError, UsageError
+from ducklake_core.errors import CatalogCorruptError, NotFoundError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.expressions import pruning
 from ducklake_core.format.expressions.conditions import Column, Condition, bind
 from ducklake_core.format.expressions.predicates import And, Predicate, as_filter, conjunction
@@ -130,8 +131,25 @@ def scan_columns(table: Schema, columns: Sequence[str] | None) -> tuple[Schema, 
         return table, ()
     if isinstance(columns, str):
         raise UsageError(f"columns must be a list of names, not a string. Pass [{columns!r}]")
+    for name in columns:
+        if table.find(name) is None and name.lower() not in VIRTUAL_COLUMNS and (advice := _misplaced(name)):
+            raise NotFoundError(f"there is no column {name!r}. {advice}", column=name)
     virtual = tuple(name.lower() for name in columns if table.find(name) is None and name.lower() in VIRTUAL_COLUMNS)
     return table.select(name for name in columns if name.lower() not in virtual or table.find(name) is not None), virtual
+
+
+_OPERATOR = re.compile(r"[<>=]|\s(?:is|in|not|like|ilike|between)\s", re.IGNORECASE)
+
+
+def _misplaced(text: str) -> str:
+    """Return what to write in place of a name that is no column; empty for an ordinary name.
+
+    >>> _misplaced("a > 1"), _misplaced("*"), _misplaced("a")
+    ('Pass a condition as where=...', 'Leave columns out to read all of them', '')
+    """
+    if text.strip() == "*":
+        return "Leave columns out to read all of them"
+    return "Pass a condition as where=..." if _OPERATOR.search(text) else ""
 
 
 def _check_projection(named: Sequence[str], virtual: Sequence[str]) -> None:

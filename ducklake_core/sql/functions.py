@@ -28,7 +28,7 @@ from ducklake_core.errors import DuckLakeError, NotFoundError, UnsupportedFeatur
 from ducklake_core.format.types.data_types import Field
 from ducklake_core.format.types.names import DEFAULT_SCHEMA, folded, join_name, quoted_path, split_name, split_path
 from ducklake_core.format.types.schema import Schema, to_arrow_schema
-from ducklake_core.format.types.text import counted
+from ducklake_core.format.types.text import counted, similar_or_all
 from ducklake_core.format.types.type_parser import data_type_of
 from ducklake_core.planning.plan import FEED_ROW_ID, FEED_SNAPSHOT_ID
 from ducklake_core.planning.planner import feed_schema
@@ -196,7 +196,9 @@ def replaced(sql: str, caller: Caller) -> tuple[str, tuple[TableSource, ...]]:
     if word != "CALL":
         return f"{word} {text}", found
     if not found:
-        raise UnsupportedFeatureError(f"CALL {rest.partition('(')[0]} is not supported; docs/reference/sql.md lists the functions", sql=sql)
+        name = rest.partition("(")[0].strip()
+        listed = similar_or_all(name.removeprefix(f"{LAKE}."), [one.removeprefix("ducklake_") for one in FUNCTIONS], ". The functions are")
+        raise UnsupportedFeatureError(f"CALL {name} is not supported{listed}", sql=sql)
     return f"FROM {text}", found
 
 

@@ -170,7 +170,10 @@ def sources(lake: LakeContext, names: Names, sql: str) -> tuple[str, Sources]:
     # Counts of rows cost a query, and DuckDB needs them only to order joins.
     is_joined = len(named) + len(then) + len(names.frames) > 1 or bool(chosen) or any(_is_repeated(one.name, text) for one in named)
     tables = [*names.frames, *_sources_now(lake, names.snapshot_id, named, is_joined=is_joined), *(_source_then(lake, one) for one in then)]
-    return paths.flattened(text), Sources(tables=tuple(tables), views=tuple(chosen.values()), macros=tuple(called.values()))
+    listed = [(one.schema_name, one.name) for one in (*names.tables, *names.views, *names.frames)]
+    return paths.flattened(text), Sources(
+        tables=tuple(tables), views=tuple(chosen.values()), macros=tuple(called.values()), listed=tuple(listed)
+    )
 
 
 def _check_frames(names: Names) -> None:

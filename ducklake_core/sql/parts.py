@@ -12,7 +12,7 @@ from sqlglot.errors import SqlglotError
 
 from ducklake_core.errors import UnsupportedFeatureError, UsageError
 from ducklake_core.format.evolution.defaults import with_default, with_expression
-from ducklake_core.format.expressions.syntax import MAX_BRACKETS, QuotedText, constant_of
+from ducklake_core.format.expressions.syntax import MAX_BRACKETS, QuotedText, constant_of, quoting_hint
 from ducklake_core.format.macros import table_names
 from ducklake_core.format.types.data_types import Field
 from ducklake_core.format.types.names import DEFAULT_SCHEMA, dotted, folded, join_name, quoted_path
@@ -36,7 +36,7 @@ def parse_statement(sql: str) -> exp.Expression:
     try:
         found = [one for one in sqlglot.parse(sql, read="duckdb") if one is not None]
     except SqlglotError as problem:
-        raise UsageError(f"cannot parse the SQL: {parse_failure(problem)}") from problem
+        raise UsageError(f"cannot parse the SQL: {parse_failure(problem)}{quoting_hint(sql)}") from problem
     except RecursionError:
         raise UsageError(
             f"The SQL is nested too deeply: at most {MAX_BRACKETS} nested parentheses, function calls and CASEs are supported."
@@ -62,9 +62,7 @@ def reject(what: str, instead: str | None = None) -> NoReturn:
 
 def unsupported(what: str, instead: str | None = None) -> UnsupportedFeatureError:
     """Return the error for what no operation supports."""
-    return UnsupportedFeatureError(
-        f"{what} is not supported{'' if instead is None else f': {instead}'}; docs/reference/sql.md lists the supported SQL"
-    )
+    return UnsupportedFeatureError(f"{what} is not supported{'' if instead is None else f': {instead}'}")
 
 
 def only(node: exp.Expression, *keys: str) -> None:

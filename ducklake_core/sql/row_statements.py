@@ -11,7 +11,7 @@ from sqlglot import TokenType, exp
 
 from ducklake_core.engines.arrow.merge import When
 from ducklake_core.engines.duckdb.query import cast_text
-from ducklake_core.errors import UsageError
+from ducklake_core.errors import SchemaError, UsageError
 from ducklake_core.format.types.names import folded, quoted_path
 from ducklake_core.format.types.text import counted
 from ducklake_core.sql.parts import bracketed, comma_separated, name_of, names_at, outside_brackets, reject, text_between, unsupported
@@ -62,12 +62,29 @@ class Insert:
                 raise UsageError(
                     f"a row of VALUES has {counted(len(row), 'value')} for {counted(len(target), 'column')}. List the columns or add values"
                 )
-        rows = [", ".join(cast_text(value_text(text, one), one) for text, (_, one) in zip(row, target, strict=True)) for row in self.rows]
+        rows = [", ".join(row) for row in self._casts(target)]
         query = f"VALUES {', '.join(f'({row})' for row in rows)}" if rows else self.query
         if not self.prefix:
             return query
         # A query has one WITH, so one with a WITH of its own goes into brackets. The line break ends a comment at its end.
         return f"{self.prefix} FROM ({query}\n)" if keyword(tokens_of(query)[0]) in ("WITH", "(") else f"{self.prefix} {query}"
+
+    def _casts(self, target: Sequence[tuple[str, Field]]) -> list[list[str]]:
+        return [[cast_text(value_text(text, column), column) for text, (_, column) in zip(row, target, strict=True)] for row in self.rows]
+
+    def check_values(self, target: Sequence[tuple[str, Field]]) -> None:
+        """Name the row and the column of a constant that does not fit: DuckDB's own error does not.
+
+        Raises:
+            SchemaError: There is one.
+        """
+        from ducklake_core.engines.duckdb.query import misfit
+
+        found = misfit([one for row in self._casts(target) for one in row])
+        if found is not None:
+            row, place = divmod(found[0], len(target))
+            name = target[place][0]
+            raise SchemaError(f"row {row + 1} of VALUES, column {name!r}: {found[1]}", column=name)
 
     def given(self, schema: Schema) -> list[str]:
         """Return the names of the table's columns in the order of the query's."""

@@ -98,7 +98,8 @@ class Statement:
             text, has_data = without_data_clause(self._sql, self._tokens)
             self._parsed(parse_statement(without_query(text, self._tokens)), has_data=has_data)
         else:
-            reject(words[0] + similar_in_brackets(words[0], _FIRST_WORDS))
+            near = similar_in_brackets(words[0], _FIRST_WORDS)
+            reject(f"{words[0]}{near}", None if near else f"statements begin with {', '.join(_FIRST_WORDS)}")
 
     def _check_kind(self, kind: str, tokens: Sequence[Any]) -> None:
         """Raise where a statement about a table names a view, or the reverse, as DuckDB does."""
@@ -182,7 +183,13 @@ class Statement:
         insert = insert_of(self._sql)
         schema = self._queries.schema(insert.table)
         target = [(name, schema.column(name)) for name in insert.given(schema)]
-        rows = self._queries.rows_of(insert.query_for(target), target, by_name=insert.by_name, spark=self._spark)
+        query = insert.query_for(target)
+        try:
+            rows = self._queries.rows_of(query, target, by_name=insert.by_name, spark=self._spark)
+        except UsageError:
+            if self._spark is None:
+                insert.check_values(target)
+            raise
         # Columns that an INSERT does not name get their default or NULL, as in any SQL database.
         self._tx.append(insert.table, rows, missing_columns="null")
 

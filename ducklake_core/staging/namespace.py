@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ducklake_core.catalog.reading.definitions import Macro, ViewState, find_view, macros, views
+from ducklake_core.catalog.reading.definitions import Macro, ViewState, find_view, macros, missing_view, views
 from ducklake_core.catalog.reading.options import StoredOptions
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.catalog.reading.visibility import same_name
@@ -422,7 +422,8 @@ class StagedCatalog(StagedSchemas):
         """
         found = self.find_view(name)
         if found is None:
-            raise NotFoundError(f"there is no view {name} at snapshot {self.base.id}", view=name, snapshot_id=self.base.id)
+            with self._lake.reader() as reader:
+                raise missing_view(reader, *split_name(name), self.base.id)
         return found
 
     def create_view(self, owner: SchemaState, name: str, sql: str, column_aliases: tuple[str, ...], comment: str | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,7 @@ import pyarrow.fs as pafs
 
 from ducklake_core.errors import DuckLakeError, NotFoundError, StorageError, StoreUnavailableError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.files.paths import azure_path, canonical_protocol, is_relative_to_process, local_part, printable, protocol_of
+from ducklake_core.format.types.text import similar_in_brackets
 from ducklake_core.storage.stores import (
     check_account,
     classify_store_error,
@@ -61,7 +63,10 @@ class StorageOptions:
         # Values may be secrets, so no message repeats them.
         given: object = self.by_protocol
         if not isinstance(given, Mapping) or not all(isinstance(key, str) and isinstance(one, Mapping) for key, one in given.items()):
-            raise UsageError("storage_options must be a mapping from protocols to mappings of options", parameter="storage_options")
+            raise UsageError(
+                "storage_options must be a mapping from protocols to mappings of options, such as {'s3': {'key': ..., 'secret': ...}}",
+                parameter="storage_options",
+            )
 
     def for_protocol(self, protocol: str) -> dict[str, Any]:
         """Return the arguments of one protocol; empty without options."""
@@ -142,8 +147,9 @@ class Storage:
         except (ImportError, ValueError) as error:
             extra = _EXTRAS.get(protocol)
             advice = f"install ducklake-dagster[{extra}]" if extra else "install an fsspec package for it"
+            near = similar_in_brackets(protocol, _EXTRAS)
             raise UnsupportedFeatureError(
-                f"paths that begin with {protocol}:// cannot be opened on this machine: {advice}", protocol=protocol
+                f"paths that begin with {protocol}://{near} cannot be opened on this machine: {advice}", protocol=protocol
             ) from error
         with self.reporting("reach the store of", path):
             filesystem = kind(**(_UNREMEMBERED | with_timeouts(protocol, options) if protocol in _EXTRAS else options))
@@ -323,7 +329,7 @@ class Storage:
             reason = self.options.redact(f"{type(error).__name__}: {error}")
             where = self.options.redact(printable(path))
             kind = classify_store_error(error)
-            advice = kind.advice or _ADVICE.get(type(error).__name__, _COMMON_ADVICE)
+            advice = kind.advice or _option_advice(error) or _ADVICE.get(type(error).__name__, _COMMON_ADVICE)
             message = f"cannot {action} {where}: {reason}; {advice}"
             raised = StoreUnavailableError if kind.transient else StorageError
             reported = raised(message, path=where, store_error=kind.code, permanent=kind.permanent)
@@ -394,6 +400,14 @@ _ADVICE = {
     "FlexibleChecksumError": "if the server answers parts of an object with the checksum of the whole one, as some other makes do, set the "
     "storage option config_kwargs={'response_checksum_validation': 'when_required'}"
 }
+
+
+def _option_advice(error: Exception) -> str | None:
+    """Return what to do about a storage option that the package of the store does not know."""
+    unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error)) if isinstance(error, TypeError) else None
+    return None if unknown is None else f"correct or remove {unknown[1]!r} in storage_options"
+
+
 _STORE_PACKAGES = frozenset({"aiobotocore", "aiohttp", "azure", "adlfs", "botocore", "fsspec", "gcsfs", "google", "s3fs"})
 
 

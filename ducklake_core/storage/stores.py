@@ -49,7 +49,7 @@ _CLASSES = _KEYS | _SILENT
 _EXPIRED_MESSAGES = ("token has expired", "Signature not valid in the specified time")
 _BOTOCORE_MESSAGE = re.compile(r"An error occurred \((\w+)\)")
 _RENEW = "renew the credentials, or leave them out so that the provider chain of the store renews them"
-_UNREACHABLE = "check that the store is reachable and retry; docs/how-to/object-stores.md lists the storage options for timeouts"
+_UNREACHABLE = "check that the store is reachable and retry; for longer time limits, set call_timeout or read_timeout in storage_options"
 _PERMANENT = (
     (_BUCKET, "the bucket or container does not exist: create it, or correct the data path"),
     (_KEYS, "the store does not accept the credentials: correct the keys in storage_options, or in the environment"),

@@ -89,7 +89,7 @@ def translate(
             raise Rejected(f"it has two columns {twice!r}")
     except Rejected as problem:
         raise UnsupportedFeatureError(
-            f"Spark cannot read {name}: {problem}. docs/reference/views.md lists the supported SQL", view=name
+            f"Spark cannot read {name}: {problem}. Read it in this process, without a Spark session, as with to_arrow()", view=name
         ) from problem
     except RecursionError as problem:
         raise UnsupportedFeatureError(f"cannot read {name}: its SQL is nested too deeply", view=name) from problem

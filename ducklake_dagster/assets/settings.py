@@ -221,6 +221,11 @@ def reject_unknown_keys(metadata: Mapping[str, Any], known: Sequence[str], subje
             )
 
 
+def about_settings(subject: str) -> str:
+    """Return what messages about settings begin with: the asset, or the call that makes them before they belong to one."""
+    return subject if subject == "ducklake_metadata" else f"asset {subject}"
+
+
 def reject_wrong_choices(metadata: Mapping[str, Any], subject: str) -> None:
     """Reject values of settings that have a fixed set of values.
 
@@ -341,27 +346,28 @@ def _branches(metadata: Mapping[str, Any], key: str, default: str, subject: str)
 
 
 def _branch(given: Mapping[str, Any], key: str, subject: str) -> MergeBranch:
+    about = about_settings(subject)
     action, where, values = given.get("action"), given.get("where"), given.get("set")
     if unknown := [name for name in given if name not in ("action", "where", "set")]:
-        raise UsageError(f"asset {subject}: {key} has unknown key {unknown[0]!r}. Its keys are action, where and set", asset=subject)
+        raise UsageError(f"{about}: {key} has unknown key {unknown[0]!r}. Its keys are action, where and set", asset=subject)
     if action not in _ACTIONS[key]:
-        raise UsageError(f"asset {subject}: {key} must be one of {', '.join(_ACTIONS[key])}, not {action!r}", asset=subject)
+        raise UsageError(f"{about}: {key} must be one of {', '.join(_ACTIONS[key])}, not {action!r}", asset=subject)
     if where is not None and (not isinstance(where, str) or not where.strip()):
-        raise UsageError(f"asset {subject}: where of {key} must be a SQL condition such as 's.at > t.at', not {where!r}", asset=subject)
+        raise UsageError(f"{about}: where of {key} must be a SQL condition such as 's.at > t.at', not {where!r}", asset=subject)
     if values is not None and (not isinstance(values, Mapping) or not values or action not in ("update", "insert")):
         raise UsageError(
-            f"asset {subject}: set of {key} must be a mapping of columns to SQL expressions, for action update or insert, not {values!r}",
+            f"{about}: set of {key} must be a mapping of columns to SQL expressions, for action update or insert, not {values!r}",
             asset=subject,
         )
     if values is None and action == "update" and key == "when_not_matched_by_source":
-        raise UsageError(f"asset {subject}: {key} with action update needs set, because these rows have no row of the frame", asset=subject)
+        raise UsageError(f"{about}: {key} with action update needs set, because these rows have no row of the frame", asset=subject)
     return MergeBranch(action=str(action), where=where, values=dict(values) if values is not None else None)
 
 
 def _choice(metadata: Mapping[str, Any], key: str, default: Any, subject: str) -> Any:
     value, allowed = metadata.get(key, default), _CHOICES[key]
     if value not in allowed:
-        raise UsageError(f"asset {subject}: {key} must be one of {', '.join(map(str, allowed))}, not {value!r}", asset=subject)
+        raise UsageError(f"{about_settings(subject)}: {key} must be one of {', '.join(map(str, allowed))}, not {value!r}", asset=subject)
     return value
 
 

@@ -13,6 +13,7 @@ import dagster as dg
 
 from ducklake_core.errors import NotFoundError, UnsupportedFeatureError, UsageError
 from ducklake_dagster.assets.provenance import dagster_facts
+from ducklake_dagster.assets.settings import about_settings
 from ducklake_dagster.assets.tables import TableAddress
 from ducklake_dagster.config.errors import documentation
 from ducklake_dagster.io.commit import makes_table
@@ -92,7 +93,7 @@ def _audit(name: object, value: object, subject: str) -> Audit:
 
 
 def _wrong(subject: str, found: object) -> UsageError:
-    about = subject if subject == "ducklake_metadata" else f"asset {subject}"
+    about = about_settings(subject)
     return UsageError(
         f"{about}: audits must be a mapping of names (letters, digits, _) to SQL conditions or functions of a Scan, not {found!r}",
         asset=subject,

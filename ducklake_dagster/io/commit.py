@@ -319,7 +319,7 @@ class OutputCommit:
         if new and self.settings.schema_evolution == "strict":
             names = ", ".join(f"{column.name} ({column.type})" for column in new)
             raise SchemaError(
-                f"the frame has columns {names} that {self.name} does not have. Drop them, or set schema_evolution to 'additive'",
+                f"the data has columns {names} that {self.name} does not have. Drop them, or set schema_evolution to 'additive'",
                 table=self.name,
                 columns=tuple(column.name for column in new),
             )

@@ -273,7 +273,7 @@ def _comparable() -> Iterator[None]:
         yield
     except pa.ArrowException as error:
         raise SchemaError(
-            f"a partition column of the frame cannot be compared with the partitions of this run: {error}. Correct the values of the column"
+            f"a partition column of the data cannot be compared with the partitions of this run: {error}. Correct the values of the column"
         ) from error
 
 

@@ -192,7 +192,7 @@ class TableOutput:
         without = tuple(column.name for column in missing if column.default is None)
         if without and self.settings.rejects_missing_columns:
             raise SchemaError(
-                f"the frame for {self.address} lacks columns {', '.join(without)} of the table, which have no default. Add them, or set "
+                f"the data for {self.address} lacks columns {', '.join(without)} of the table, which have no default. Add them, or set "
                 "missing_columns to 'null' to write NULL",
                 table=str(self.address),
                 columns=without,
@@ -215,7 +215,7 @@ class TableOutput:
             mine, stored = in_frame.find(name), in_table.find(name) if in_table else None
             if mine is None:
                 raise UsageError(
-                    f"the frame for {self.address} has no column {name!r}, but partition_expr needs it. Its columns are "
+                    f"the data for {self.address} has no column {name!r}, but partition_expr needs it. Its columns are "
                     f"{', '.join(in_frame.names)}",
                     table=str(self.address),
                     column=name,

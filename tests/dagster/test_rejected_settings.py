@@ -170,7 +170,7 @@ def test_columns_that_the_frame_lacks_fail_the_step_or_are_reported(
 
     run([asset(pa.table({"n": [1], "b": ["x"], "c": [True]}))])
     text = cause(run([lacking()], raise_on_error=False))
-    assert "the frame for main.things lacks columns b, c of the table, which have no default" in text
+    assert "the data for main.things lacks columns b, c of the table, which have no default" in text
     assert "set missing_columns to 'null'" in text
     assert "lacks columns" in cause(run([lacking(missing_columns="auto")], io={"missing_columns": "null"}, raise_on_error=False))
     additive = lacking(missing_columns="error", schema_evolution="additive")
@@ -196,7 +196,7 @@ def test_rows_without_columns_empty_nothing(run: Run, lake_resource: DuckLakeRes
 @pytest.mark.parametrize(
     ("frame", "metadata", "expected"),
     [
-        (pa.table({"n": ["x"], "b": ["x"]}), {}, ["column 'n' is int64 in the table and varchar in the frame"]),
+        (pa.table({"n": ["x"], "b": ["x"]}), {}, ["column 'n' is int64 in the table and varchar in the data"]),
         (pa.table({"n": [1], "b": ["x"], "c": [1]}), {}, ["column 'c' is new"]),
         (ROWS, {"write_mode": "upsert", "upsert_keys": ["n"]}, ["key (n = "]),
         (pa.table({"n": [1, 3], "b": ["x", "y"]}), {"partition_expr": "n"}, ["asset things returned the row with n = 3", "out_of_slice"]),

@@ -102,7 +102,7 @@ class TestMerge:
     def test_new_columns_follow_the_schema_evolution(self, run: Run, lake_resource: DuckLakeResource) -> None:
         lake_resource.connect().write("t", pa.table({"id": pa.array([1, 2], pa.int32())}))
         wider = pa.table({"id": pa.array([2, 2**40]), "w": [1, 2]})
-        failure_of(run, asset_of([wider], write_mode="merge", merge_keys="id"), "the frame has columns w (int64) that main.t does not have")
+        failure_of(run, asset_of([wider], write_mode="merge", merge_keys="id"), "the data has columns w (int64) that main.t does not have")
         run([asset_of([wider], write_mode="merge", merge_keys="id", schema_evolution="additive")])
         assert content(lake_resource) == [{"id": 1, "w": None}, {"id": 2, "w": 1}, {"id": 2**40, "w": 2}]
 

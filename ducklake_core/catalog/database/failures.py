@@ -259,6 +259,9 @@ def wrapped(error: SQLAlchemyError, where: str, secrets: Iterable[str], *, at_co
                 "and write duckdb:/// in place of sqlite:/// for a DuckDB file",
                 **details,
             )
+        case _ if code is not None and code & 0xFF == sqlite3.SQLITE_READONLY:
+            advice = "Give this user the right to write the file and its directory, or open the lake with read_only=True"
+            return CatalogError(f"The catalog {where} cannot be written ({text}). {advice}", **details)
         case _:
             found = CatalogError(f"The catalog {where} rejected a statement ({text})", **details)
             if is_about_login(found):

@@ -18,6 +18,7 @@ from sqlalchemy.exc import ArgumentError
 from ducklake_core.errors import CatalogError, NotALakeError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.arguments import optional
 from ducklake_core.format.types.names import storable
+from ducklake_core.format.types.text import similar_in_brackets
 
 SQLITE_HEADER = b"SQLite format 3\0"
 """First bytes of a SQLite database."""
@@ -41,6 +42,9 @@ _LONGEST_SECONDS = 31_536_000
 _SECONDS = frozenset({"connect_timeout", "read_timeout", "write_timeout"})
 
 _ABSENT = frozenset({ENOENT, ENOTDIR, EBADF, ELOOP})
+
+
+_DATABASES = ("sqlite", "postgresql", "postgres", "mysql", "mariadb", "duckdb")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +129,8 @@ def parse_catalog_url(text: str | os.PathLike[str], metadata_schema: str | None 
         raise UsageError("The catalog address contains a NUL character or half of a surrogate pair. Remove it", parameter="catalog")
     optional(storable, "metadata_schema", metadata_schema)
     spelled = text.strip()
+    if ":" not in spelled and os.path.isdir(spelled):
+        raise UsageError(f"The catalog address {spelled!r} is a directory. Write the path of its catalog file", parameter="catalog")
     if ":" not in spelled and os.path.isfile(spelled):
         return parse_catalog_url(Path(spelled), metadata_schema)
     kind, separator, rest = spelled.removeprefix("ducklake:").partition(":")
@@ -167,6 +173,8 @@ def _from_url(text: str, metadata_schema: str | None) -> CatalogAddress:
     if "\0" in (url.database or ""):
         raise UsageError("The database name in the catalog address contains a NUL character. Remove it")
     match url.get_backend_name():
+        case "sqlite" if url.host:
+            raise UsageError("The path of a SQLite catalog follows three slashes, or four if it is absolute. Write sqlite:///lake.sqlite")
         case "sqlite":
             return _sqlite(url.database or "", metadata_schema)
         case "postgresql" | "postgres":
@@ -188,7 +196,7 @@ def _unsupported(name: str) -> UnsupportedFeatureError:
     why = {
         "md": "MotherDuck as catalog database is not supported: only DuckDB itself can reach it, with MotherDuck's own extension",
         "quack": "a DuckDB server (quack) as catalog database is not supported: only DuckDB itself can reach it",
-    }.get(name.lower(), f"{name} as catalog database is not supported")
+    }.get(name.lower(), f"{name} as catalog database is not supported{similar_in_brackets(name, _DATABASES)}")
     return UnsupportedFeatureError(f"{why}. Use SQLite, PostgreSQL, MySQL, MariaDB or a DuckDB file", dialect=name)
 
 

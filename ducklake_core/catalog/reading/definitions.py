@@ -31,7 +31,7 @@ from ducklake_core.catalog.database.bootstrap import existing_query
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.database.tables import CatalogTables, inlined_delete_name
 from ducklake_core.catalog.reading.options import StoredOptions
-from ducklake_core.catalog.reading.reader import CatalogReader, similar_entries
+from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.catalog.reading.running_writes import is_option
 from ducklake_core.catalog.reading.snapshots import snapshot_of, snapshot_query
 from ducklake_core.catalog.reading.table_rows import COMMENT, inlined_tables_of, tags_of
@@ -40,7 +40,7 @@ from ducklake_core.errors import CatalogCorruptError, NotFoundError
 from ducklake_core.format.changes import QualifiedName, parse_changes
 from ducklake_core.format.macro_definitions import MacroImplementation, MacroKind, MacroParameter
 from ducklake_core.format.state import InlinedTable, Snapshot, TableState
-from ducklake_core.format.types.names import DEFAULT_SCHEMA, folded, join_name
+from ducklake_core.format.types.names import DEFAULT_SCHEMA, folded, join_name, similar_entries
 
 NOTHING = -1
 """An id that no snapshot and no table has; a parameter that matches nothing."""
@@ -295,6 +295,17 @@ def find_relations(reader: CatalogReader, schema: str | None, name: str, own_sch
     return found
 
 
+def missing_view(reader: CatalogReader, schema: str, name: str, snapshot_id: int) -> NotFoundError:
+    """Return the error for a view that does not exist; it states whether a table has the name, or which views have similar names."""
+    full = join_name(schema, name)
+    if any(same_name(owner, schema) and same_name(one, name) for owner, one in reader.table_names(snapshot_id).values()):
+        return NotFoundError(
+            f"{full} is a table, not a view (snapshot {snapshot_id}). Open it with lake.table(...)", view=full, snapshot_id=snapshot_id
+        )
+    near = similar_entries(schema, name, [(one.schema_name, one.name) for one in views(reader, snapshot_id)])
+    return NotFoundError(f"there is no view {full} at snapshot {snapshot_id}{near}", view=full, snapshot_id=snapshot_id)
+
+
 def view(reader: CatalogReader, schema: str, name: str, snapshot_id: int) -> ViewState:
     """Return a view by its case-insensitive name.
 
@@ -303,10 +314,7 @@ def view(reader: CatalogReader, schema: str, name: str, snapshot_id: int) -> Vie
     """
     found = find_view(reader, schema, name, snapshot_id)
     if found is None:
-        near = similar_entries(schema, name, [(one.schema_name, one.name) for one in views(reader, snapshot_id)])
-        raise NotFoundError(
-            f"there is no view {schema}.{name} at snapshot {snapshot_id}{near}", view=f"{schema}.{name}", snapshot_id=snapshot_id
-        )
+        raise missing_view(reader, schema, name, snapshot_id)
     return found
 
 

@@ -54,9 +54,9 @@ from ducklake_core.format.state import (
     TableListing,
     TableState,
 )
-from ducklake_core.format.types.names import join_name
+from ducklake_core.format.types.names import similar_entries
 from ducklake_core.format.types.schema import ColumnRow
-from ducklake_core.format.types.text import nearest, similar_in_brackets
+from ducklake_core.format.types.text import similar_in_brackets
 
 HISTORY = ("history",)
 """Kind of the rows of all columns that a table ever had; the statement does not depend on table and snapshot."""
@@ -169,10 +169,9 @@ class CatalogReader:
             raise UsageError(f"The time {timestamp.isoformat()} has no zone. Pass an aware datetime, for example with tzinfo=UTC")
         row = newest_until(self.connection, self.catalog, timestamp)
         if row is None:
-            raise NotFoundError(
-                f"there is no snapshot at or before {timestamp.astimezone(UTC).isoformat()}. List snapshots with lake.snapshots()",
-                timestamp=timestamp,
-            )
+            first = self.connection.execute(self.snapshot_query().order_by(self.catalog["snapshot"].c.snapshot_id).limit(1)).first()
+            began = "" if first is None else f". The first snapshot, {first.snapshot_id}, is of {self.snapshot_of(first).time.isoformat()}"
+            raise NotFoundError(f"there is no snapshot at or before {timestamp.astimezone(UTC).isoformat()}{began}", timestamp=timestamp)
         return self.snapshot_of(row)
 
     def snapshot_query(self) -> Select[Any]:
@@ -455,28 +454,6 @@ class CatalogReader:
             table_id: The table, which overrides the schema; None, the default, for none.
         """
         return effective_options(self.connection.execute(options_query(self.catalog, schema_id, table_id)))
-
-
-def similar_entries(schema: str, name: str, entries: Iterable[tuple[str, str]]) -> str:
-    """Return the part of a not-found message that suggests entries: the same name in other schemas, or a similar one in this schema.
-
-    Args:
-        schema: Schema of the missing entry.
-        name: Name of the missing entry.
-        entries: Schema and name of all entries.
-
-    >>> similar_entries("main", "flihgts", [("main", "flights"), ("raw", "planes")]), similar_entries("main", "x", [("main", "t")])
-    (" (did you mean 'main.flights'?)", '')
-    >>> similar_entries("main", "planes", [("main", "flights"), ("raw", "planes")])
-    " (did you mean 'raw.planes'?)"
-    """
-    known = list(entries)
-    elsewhere = sorted(join_name(owner, entry) for owner, entry in known if same_name(entry, name))[:3]
-    if elsewhere:
-        return f" (did you mean {' or '.join(map(repr, elsewhere))}?)"
-    here = {entry: join_name(owner, entry) for owner, entry in known if same_name(owner, schema)}
-    found = nearest(name, here)
-    return f" (did you mean {' or '.join(repr(here[one]) for one in found)}?)" if found else ""
 
 
 def expired_since(table: TableState) -> NotFoundError:

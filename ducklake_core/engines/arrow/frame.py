@@ -295,6 +295,8 @@ def arrow_data(data: Any) -> ArrowData:
         return pa.Table.from_batches([data])
     if isinstance(data, list | tuple):
         return _of_mappings(data)
+    if isinstance(data, type):
+        raise UsageError(f"cannot write the class {data.__name__}: pass one of its objects", type=kind_of(data))
     if is_a(data, "pandas", "DataFrame"):
         check_index(data, "pandas DataFrame")
         if not len(data.columns) and len(data):

@@ -48,7 +48,7 @@ from ducklake_core.format.files.data_files import WrittenFile
 from ducklake_core.format.types.data_types import FLOATS, DataType, Field
 from ducklake_core.format.types.names import folded, quoted_path, split_name
 from ducklake_core.format.types.schema import Schema, to_arrow_schema
-from ducklake_core.format.types.text import similar_in_brackets
+from ducklake_core.format.types.text import similar_or_all
 from ducklake_core.format.values.arrow_cast import null_array
 from ducklake_core.format.values.leaf_values import from_text, order_key, python_values
 from ducklake_core.planning.plan import FileTask, ScanPlan, ScanProjection, empty_plan, with_virtual, written_plan
@@ -256,13 +256,19 @@ class Binder:
                 column=path[0],
             )
         if not owners:
-            every = ", ".join(
-                f"{letter}.{name}" if len(self._sides) > 1 else name for _, schema, letter in self._sides for name in schema.names
-            )
-            near = similar_in_brackets(path[0], [name for _, schema, _ in self._sides for name in schema.names])
-            string = "" if near or len(path) > 1 else f". If it is a string, write it in single quotes, as in '{path[0]}'"
-            raise NotFoundError(f"column {'.'.join(path)!r} does not exist{near}. The columns are {every}{string}", column=".".join(path))
+            raise self._missing(path)
         return self._flat(*owners[0], path)
+
+    def _missing(self, path: tuple[str, ...]) -> NotFoundError:
+        """Return the error for a column, without the letters of the sides: SQL has aliases of its own."""
+        for names, schema, letter in self._sides if len(path) > 1 else ():
+            if folded(path[0]) in names:
+                side = f"table {self.table}" if letter == "t" else "the source"
+                listed = similar_or_all(path[1], schema.names, ". Its columns are")
+                return NotFoundError(f"{side} has no column {path[1]!r}{listed}", column=path[1])
+        listed = similar_or_all(path[0], dict.fromkeys(name for _, schema, _ in self._sides for name in schema.names), ". The columns are")
+        string = "" if "did you mean" in listed or len(path) > 1 else f". If it is a string, write it in single quotes, as in '{path[0]}'"
+        return NotFoundError(f"column {'.'.join(path)!r} does not exist{listed}{string}", column=".".join(path))
 
     @staticmethod
     def _flat(schema: Schema, letter: str, path: tuple[str, ...]) -> tuple[str, ...]:

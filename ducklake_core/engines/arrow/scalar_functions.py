@@ -119,7 +119,7 @@ def cast_scalar(array: Any, held: DataType, wanted: DataType, *, lenient: bool =
     if held == wanted:
         return array
     if _same_values(held, wanted):
-        return cast_array(array, Field(id=0, name="value", type=wanted))
+        return cast_array(array, Field(id=0, name="", type=wanted))
     if held == VARIANT and can_cast_variants():
         return cast_variants(array, wanted, lenient=lenient)
     # Before any value is read: an empty batch must reject an unsupported cast too (check_scalar).
@@ -233,7 +233,7 @@ def _from_number(array: Any, held: DataType, wanted: DataType) -> Any:
         if wanted not in (INT128, UINT128):
             return _whole(array, wanted)
         _reject_beyond(array, wanted)
-    return cast_array(array, Field(id=0, name="value", type=wanted))
+    return cast_array(array, Field(id=0, name="", type=wanted))
 
 
 def _with_signs(strings: Any, array: Any) -> Any:
@@ -836,7 +836,7 @@ def cast_variants(array: Any, wanted: DataType, *, lenient: bool) -> Any:
     if wanted in INEXACT_IN_ARROW:
         sql = f"CAST({sql} AS VARCHAR)"
     found = _computed_by_duckdb(sql, array)
-    return found.cast(pa.string()) if wanted == VARCHAR else cast_array(found, Field(id=0, name="value", type=wanted))
+    return found.cast(pa.string()) if wanted == VARCHAR else cast_array(found, Field(id=0, name="", type=wanted))
 
 
 def _computed_by_duckdb(sql: str, array: Any) -> Any:

@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import pyarrow as pa
 
 from ducklake_core.engines.duckdb.functions import make_functions, query_needs_conversion, read_query
+from ducklake_core.engines.duckdb.messages import error_of, line_of
 from ducklake_core.engines.duckdb.relations import Failures, TableDataset, TableSource, explained_table, view_of
 from ducklake_core.engines.duckdb_instance import INEXACT_IN_ARROW, new_instance, run_interruptibly, scratch_connection
-from ducklake_core.errors import DuckLakeError, NotFoundError, UnsupportedFeatureError, UsageError
+from ducklake_core.errors import DuckLakeError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.expressions.sql import quoted
 from ducklake_core.format.macro_definitions import MacroImplementation
 from ducklake_core.format.macros import PLACEHOLDER
@@ -90,6 +91,7 @@ class Sources:
     Attributes:
         comments: For queries about definitions, what comments are about, such as ``TABLE "main"."t"``, and their text.
         schemas: For queries about definitions, the paths of all schemas.
+        listed: Schema and name of all tables and views, to suggest similar names.
     """
 
     tables: tuple[TableSource, ...] = ()
@@ -97,6 +99,7 @@ class Sources:
     macros: tuple[MacroSource, ...] = ()
     comments: tuple[tuple[str, str], ...] = ()
     schemas: tuple[str, ...] = ()
+    listed: tuple[tuple[str, str], ...] = ()
 
     @property
     def statements(self) -> list[str]:
@@ -159,8 +162,7 @@ class _Running:
     def _reader(self, way: Way) -> pa.RecordBatchReader:
         request, connection = self.request, self._connection
         prepared = prepare(connection, request.statements, request.sources, self._failures, way)
-        described = sources_need_conversion(request.sources)
-        return _reader(connection, request.sql, prepared, request.target, by_name=request.by_name, described=described)
+        return _reader(connection, request, prepared, described=sources_need_conversion(request.sources))
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows; they can be read once."""
@@ -177,7 +179,7 @@ class _Running:
             self._connection.close()
 
     def _user_error(self, problem: BaseException) -> BaseException:
-        return user_error(problem, self._failures, self.request.sql)
+        return user_error(problem, self._failures, self.request.sql, self.request.sources)
 
 
 def _started(request: _Request, ways: Sequence[Way]) -> tuple[_Running, Sequence[Way]]:
@@ -207,33 +209,21 @@ def _batches(running: _Running, others: Sequence[Way]) -> Iterator[pa.RecordBatc
             return
 
 
-def _reader(
-    connection: DuckDBPyConnection, sql: str, rejected: Sequence[str], target: Target | None, *, by_name: bool, described: bool
-) -> pa.RecordBatchReader:
-    with missing_names(rejected):
-        text = sql if target is None else _assigned(connection, sql, target, by_name=by_name)
+def _reader(connection: DuckDBPyConnection, request: _Request, rejected: Sequence[str], *, described: bool) -> pa.RecordBatchReader:
+    with _missing_names(request.sql, request.sources, rejected):
+        text = request.sql if request.target is None else _assigned(connection, request.sql, request.target, by_name=request.by_name)
         return read_query(connection, text) if described or query_needs_conversion(text) else connection.sql(text).to_arrow_reader()
 
 
 @contextmanager
-def missing_names(rejected: Sequence[str]) -> Iterator[None]:
+def _missing_names(sql: str, sources: Sources, rejected: Sequence[str]) -> Iterator[None]:
     """Raise NotFoundError where DuckDB does not know a name, with the reasons for views and macros that could not be created."""
     import duckdb
 
     try:
         yield
     except duckdb.CatalogException as problem:
-        raise NotFoundError("; ".join([_missing(problem), *rejected])) from problem
-
-
-def _missing(problem: Exception) -> str:
-    """Return which name does not exist. DuckDB's remark about a schema would mislead: its instance has only those that the query uses."""
-    line = line_of(problem)
-    if found := re.match(r"Catalog Error: (?:Scalar |Table |Aggregate )?(?:Function|Macro) with name (.*?) does not exist", line):
-        return f"there is no function or macro {found[1].strip(chr(34))} at this snapshot"
-    if found := re.match(r"Catalog Error: Table with name (.*?) does not exist", line):
-        return f"there is no table or view {found[1].strip(chr(34))} at this snapshot. List them with SHOW ALL TABLES"
-    return re.sub(r' because schema ".*" does not exist', "", line)
+        raise error_of(problem, sql, sources, rejected) from problem
 
 
 def check_query(sql: str, sources: Sources, *, files: bool = False) -> None:
@@ -303,7 +293,7 @@ def write_file(rows: pa.RecordBatchReader, destination: str, sql: str) -> None:
         try:
             run_interruptibly(connection, lambda: connection.execute(f"COPY (FROM __ducklake_rows) {destination}"))
         except Exception as problem:
-            reported = user_error(problem, Failures(), sql)
+            reported = user_error(problem, Failures(), sql, Sources())
             if reported is problem:
                 raise
             raise reported from problem
@@ -313,10 +303,10 @@ def _over_empty_tables(sql: str, sources: Sources, work: Callable[[DuckDBPyConne
     with _binding_connection(sources, files=files) as connection:
         try:
             rejected = prepare(connection, [sql, *sources.statements], sources, None, Way(planned=(None,) * len(sources.tables)))
-            with missing_names(rejected):
+            with _missing_names(sql, sources, rejected):
                 return work(connection)
         except Exception as problem:
-            reported = user_error(problem, Failures(), sql)
+            reported = user_error(problem, Failures(), sql, sources)
             if reported is problem:
                 raise
             raise reported from problem
@@ -347,8 +337,9 @@ def _assigned(connection: DuckDBPyConnection, sql: str, target: Target, *, by_na
         target = [known[folded(name)] for name in own]
     if len(own) != len(target):
         raise UsageError(f"the query has {len(own)} columns, but the table has {len(target)}. Select one column for each, or use BY NAME")
-    columns = [f"{cast_text(f'c{place}', column)} AS {quoted_path((name,))}" for place, (name, column) in enumerate(target)]
-    names = ", ".join(f"c{place}" for place in range(len(own)))
+    # Under the names of the target, which DuckDB's messages about a cast contain.
+    columns = [f"{cast_text(quoted_path((name,)), column)} AS {quoted_path((name,))}" for name, column in target]
+    names = ", ".join(quoted_path((name,)) for name, _ in target)
     return f"SELECT {', '.join(columns)} FROM ({sql}) AS __ducklake_rows({names})"  # noqa: S608 - names are quoted
 
 
@@ -366,20 +357,14 @@ def _exact(data_type: DataType) -> DataType:
     return with_children(data_type, lambda child: replace(child, type=_exact(child.type)))
 
 
-def user_error(problem: BaseException, failures: Failures, sql: str) -> BaseException:
+def user_error(problem: BaseException, failures: Failures, sql: str, sources: Sources) -> BaseException:
     """Return the error to raise: that of a scan, or DuckDB's own, marked if the query can be run in another way."""
     if failures.first is not None:
         return failures.first
     if not isinstance(problem, Exception) or isinstance(problem, DuckLakeError):
         return problem
-    reported = UsageError(f"DuckDB cannot run the query: {line_of(problem)}", sql=sql)
+    reported = error_of(problem, sql, sources)
     return FilterNotTakenError(reported) if not_taken(problem) else reported
-
-
-def line_of(problem: BaseException) -> str:
-    """Return DuckDB's message without the position in the SQL text, and how to let SQL read files."""
-    line = str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
-    return f"{line}. Pass files=True to let SQL read files" if "file system operations are disabled" in line else line
 
 
 def prepare(connection: DuckDBPyConnection, statements: Sequence[str], sources: Sources, failures: Failures | None, way: Way) -> list[str]:
@@ -567,7 +552,7 @@ def _worked(statements: Sequence[str], sources: Sources, work: Callable[[Session
         try:
             return run_interruptibly(connection, whole)
         except Exception as problem:
-            reported = user_error(problem, failures, statements[0])
+            reported = user_error(problem, failures, statements[0], sources)
             if reported is problem:
                 raise
             raise reported from problem
@@ -631,6 +616,25 @@ def _check_sort_key(connection: DuckDBPyConnection, text: str, columns: Schema) 
             raise
 
 
+def misfit(casts: Sequence[str]) -> tuple[int, str] | None:
+    """Return the index of the first constant that cannot be cast, and DuckDB's reason; None if all can, or one is no constant.
+
+    Args:
+        casts: SQL text of the constants, each cast to the type of its column.
+    """
+    import duckdb
+
+    with scratch_connection() as connection:
+        for index, cast in enumerate(casts):
+            try:
+                connection.execute(f"SELECT {cast}").fetchall()
+            except (duckdb.ConversionException, duckdb.OutOfRangeException, duckdb.InvalidInputException) as problem:
+                return index, line_of(problem)
+            except duckdb.Error:
+                return None
+    return None
+
+
 def check_statement(sql: str, sources: Sources) -> None:
     """Let DuckDB plan a statement over empty tables with the same columns, to find errors such as an unknown column.
 
@@ -651,10 +655,9 @@ def check_statement(sql: str, sources: Sources) -> None:
         rejected = make_views(connection, sources)
         try:
             connection.execute(f"EXPLAIN {sql}")
-        except duckdb.CatalogException as problem:
-            raise NotFoundError("; ".join([_missing(problem), *rejected])) from problem
         except duckdb.Error as problem:
-            raise UsageError(f"DuckDB cannot run the statement: {line_of(problem)}", sql=sql) from problem
+            is_missing = isinstance(problem, duckdb.CatalogException)
+            raise error_of(problem, sql, sources, rejected if is_missing else (), "statement") from problem
 
 
 def query_definitions(sql: str, sources: Sources) -> pa.Table:
@@ -694,7 +697,7 @@ def query_definitions(sql: str, sources: Sources) -> pa.Table:
                 )
             return connection.sql(sql).to_arrow_table()
         except duckdb.Error as problem:
-            raise UsageError(f"DuckDB does not run the query: {line_of(problem)}", sql=sql) from problem
+            raise error_of(problem, sql, sources) from problem
 
 
 def _make_definitions(connection: DuckDBPyConnection, sources: Sources, broken: Sequence[ViewSource] = ()) -> None:

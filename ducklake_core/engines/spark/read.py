@@ -24,7 +24,7 @@ from ducklake_core.engines.arrow.feed import read_change_task, read_inlined_chan
 from ducklake_core.engines.arrow.read import read_inlined
 from ducklake_core.engines.spark.native_read import needs_places, read_natively, wants_native
 from ducklake_core.engines.spark.scan_schema import FilteredColumns, arrow_form, filtered_columns, native_schemes, quoted, wants_exact
-from ducklake_core.engines.spark.session import filtered, is_connect, local_frame
+from ducklake_core.engines.spark.session import checked_session, filtered, is_connect, local_frame
 from ducklake_core.engines.spark.tasks import (
     INLINED_ROWS,
     TaskGroup,
@@ -89,9 +89,9 @@ def read_plan(plan: ScanPlan, storage: Storage, session: SparkSession, *, exact:
         UnsupportedFeatureError: A predicate has no Spark SQL, or columns of a file of the lake's own have no field ids (in a large scan
             or a Connect session, the action fails with this error).
         NotFoundError: A file is missing (in a large scan or a Connect session, the action fails with this error).
-        UsageError: A setting of the session has an invalid value.
+        UsageError: ``session`` is no session, or a setting of it has an invalid value.
     """
-    schemes = native_schemes(session)
+    schemes = native_schemes(checked_session(session))
     native, others = _ways(plan, session, schemes)
     branches = read_natively(plan, native, storage, session, schemes) if native else []
     if others or plan.inlined is not None or not branches:
@@ -203,6 +203,7 @@ def read_changes(plan: ChangePlan, storage: Storage, session: SparkSession) -> D
     Raises:
         UnsupportedFeatureError: A column type that Spark has no type for, or a predicate that has no Spark SQL.
     """
+    checked_session(session)
     shape, predicate = _spark_filter(plan)
     settled = [task for task in plan.tasks if not task.may_update]
     paired = [task for task in plan.tasks if task.may_update]

@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ import pyarrow as pa
 from ducklake_core.errors import UsageError
 from ducklake_core.format.expressions.predicates import Predicate, sql_parts
 from ducklake_core.format.expressions.sql import to_sql
+from ducklake_core.format.types.text import shown
 from ducklake_core.format.values.temporal import checked_zone, in_zone
 
 if TYPE_CHECKING:
@@ -45,13 +46,25 @@ def users_setting(session: SparkSession, name: str) -> str | None:
         return _users_setting(session, name)
 
 
+def checked_session(session: Any) -> SparkSession:
+    """Return a value that is a Spark session, classic or Connect.
+
+    Raises:
+        UsageError: It is not.
+    """
+    if not hasattr(session, "conf"):
+        raise UsageError(f"spark must be a Spark session, not {shown(session)}. Make one with SparkSession.builder.getOrCreate()")
+    found: SparkSession = session
+    return found
+
+
 def zone_of(session: SparkSession) -> str:
     """Return the time zone of a session.
 
     Raises:
         UsageError: Python does not know the zone.
     """
-    zone = str(session.conf.get(TIME_ZONE, "UTC"))
+    zone = str(checked_session(session).conf.get(TIME_ZONE, "UTC"))
     try:
         return checked_zone(zone) or zone
     except UsageError as problem:

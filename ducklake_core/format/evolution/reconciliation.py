@@ -275,7 +275,8 @@ def reconcile(
     columns = work.level(table.columns, frame.columns, None, "")
     rejected = [*work.rejected, *(work.changed if mode == "strict" else ())]
     if rejected:
-        hint = "".join(sorted(work.remedies)) if work.rejected or mode != "strict" else f"; {_misspelled(table, frame)}{_ADDITIVE}"
+        cast = "cast the data; " if work.replaced else ""
+        hint = "".join(sorted(work.remedies)) if work.rejected or mode != "strict" else f"; {_misspelled(table, frame)}{cast}{_ADDITIVE}"
         raise SchemaError(f"the data does not fit the table: {'; '.join(rejected)}{hint}", differences=tuple(rejected))
     return Reconciliation(
         schema=Schema(columns=columns) if work.changed else table,
@@ -310,13 +311,14 @@ class _Work:
     rejected: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     remedies: set[str] = field(default_factory=set)
+    replaced: bool = False
 
     def level(self, table: tuple[Field, ...], frame: tuple[Field, ...], parent: int | None, path: str) -> tuple[Field, ...]:
         """Return the columns of the table, or the fields of one struct, after they took in the frame."""
         given: dict[str, Field] = {}
         for column in frame:
             if given.setdefault(folded(column.name), column) is not column:
-                self.rejected.append(f"the frame has {path}{column.name!r} twice (names are case-insensitive)")
+                self.rejected.append(f"the data has {path}{column.name!r} twice (names are case-insensitive)")
         result: list[Field] = []
         replacing: list[Field] = []
         for column in table:
@@ -327,6 +329,7 @@ class _Work:
                 del self.rejected[rejected:]
                 self.changed.append(f"column {column.name!r} is {column.type} without values in the table, and {mine.type} in the data")
                 replacing.append(mine)
+                self.replaced = True
             else:
                 result.append(node)
         # Last, so that the columns that stay keep their ids and their order.
@@ -368,7 +371,7 @@ class _Work:
             case table_type, frame_type if contains(frame_type, table_type):
                 return self.widened(column, frame_type, parent, here)
             case table_type, frame_type:
-                self.rejected.append(f"column {here!r} is {table_type} in the table and {frame_type} in the frame")
+                self.rejected.append(f"column {here!r} is {table_type} in the table and {frame_type} in the data")
                 self.remedies.add(_REMEDY)
                 return column
 

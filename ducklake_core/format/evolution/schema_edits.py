@@ -16,7 +16,7 @@ from ducklake_core.format.evolution.reconciliation import promotes
 from ducklake_core.format.types.data_types import BOOLEAN, INTEGERS, DataType, Field, ListType, MapType, StructType
 from ducklake_core.format.types.names import dotted, folded, split_path, storable
 from ducklake_core.format.types.schema import Schema, with_ids
-from ducklake_core.format.types.text import shown, similar_in_brackets
+from ducklake_core.format.types.text import shown, similar_or_all
 
 ColumnName: TypeAlias = "str | Sequence[str]"
 
@@ -230,9 +230,8 @@ def _edited_field(field: Field, path: tuple[str, ...], edit: Callable[[Field], F
 def _child(fields: tuple[Field, ...], path: Sequence[str], depth: int) -> Field:
     found = next((field for field in fields if folded(field.name) == folded(path[depth])), None)
     if found is None:
-        there = ", ".join(field.name for field in fields) or "nothing"
-        near = similar_in_brackets(path[depth], [field.name for field in fields])
-        raise NotFoundError(f"there is no column {dotted(path[: depth + 1])!r}{near}. The columns are {there}", column=dotted(path))
+        listed = similar_or_all(path[depth], [field.name for field in fields], ". The columns are") if fields else ""
+        raise NotFoundError(f"there is no column {dotted(path[: depth + 1])!r}{listed}", column=dotted(path))
     return found
 
 

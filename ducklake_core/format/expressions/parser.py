@@ -103,7 +103,7 @@ from ducklake_core.format.types.data_types import (
 )
 from ducklake_core.format.types.names import dotted, folded
 from ducklake_core.format.types.schema import Schema
-from ducklake_core.format.types.text import shown, similar_in_brackets
+from ducklake_core.format.types.text import shown, similar_or_all
 from ducklake_core.format.values.temporal import is_utc, session_zone
 
 COMPARISONS: dict[type[exp.Expression], Operator] = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
@@ -208,10 +208,8 @@ def _follow(path: tuple[str, ...], schema: Schema) -> tuple[ColumnReference, tup
         wanted = folded(rest[0])
         child = next((f for f in field.type.fields if folded(f.name) == wanted), None)
         if child is None:
-            fields = ", ".join(f.name for f in field.type.fields)
-            near = similar_in_brackets(rest[0], [f.name for f in field.type.fields])
-            message = f"the struct {'.'.join(names)!r} has no field {rest[0]!r}{near}; its fields are: {fields}"
-            raise NotFoundError(message, column=".".join(path))
+            near = similar_or_all(rest[0], [f.name for f in field.type.fields], "; its fields are:")
+            raise NotFoundError(f"the struct {'.'.join(names)!r} has no field {rest[0]!r}{near}", column=".".join(path))
         field, rest = child, rest[1:]
         names.append(field.name)
     return ColumnReference(column_id=field.id, path=tuple(names), type=field.type), rest
@@ -222,6 +220,9 @@ def _named(path: tuple[str, ...], schema: Schema) -> tuple[ColumnReference, tupl
     try:
         return _follow(path, schema)
     except NotFoundError as error:
+        if len(path) > 1 and schema.find(path[0]) is None and schema.find(path[1]) is not None:
+            message = f"there is no column {path[0]!r}. Write {path[1]!r} without the name of a table before it"
+            raise NotFoundError(message, column=path[0]) from None
         if len(path) > 1 or "did you mean" in error.message:
             raise
         message = f"{error.message}. If it is a string, write it in single quotes, as in '{path[0]}'"

@@ -63,6 +63,42 @@ def shown(text: str) -> str:
     return repr(text) if len(text) <= 500 else f"{text[:300]!r} ... {text[-100:]!r} ({len(text):,} characters)"
 
 
+# Words that begin or separate clauses. Words such as TABLE are names of columns as well.
+_RESERVED = frozenset(
+    {"CASE", "CAST", "EXCEPT", "FETCH", "FOR", "FROM", "GROUP", "HAVING", "INTERSECT", "INTO", "LIMIT", "OFFSET", "ON", "ORDER", "PIVOT",
+     "QUALIFY", "RETURNING", "SELECT", "TABLE", "TO", "UNION", "USING", "WHEN", "WHERE", "WINDOW", "WITH"}
+)  # fmt: skip
+_BEFORE_NAME = frozenset({"(", ",", "AND", "BY", "DISTINCT", "NOT", "OR", "SET", "ON", "WHEN", "THEN", "ELSE", "BETWEEN", *_RESERVED})
+_AFTER_NAME = frozenset({")", ",", "AND", "AS", "ASC", "BETWEEN", "DESC", "FROM", "ILIKE", "IN", "IS", "LIKE", "NOT", "OR", "THEN", "END"})
+_COMPARED = frozenset({"=", "<>", "!=", "<", ">", "<=", ">=", "||", "::"})
+
+
+def quoting_hint(text: str) -> str:
+    """Return the advice to quote a reserved word that stands where SQL expects a name; empty if there is none.
+
+    >>> quoting_hint("select = 1"), quoting_hint("SELECT sum(a) FROM t GROUP BY group")
+    ('. If select is a name, write it in double quotes: "select"', '. If group is a name, write it in double quotes: "group"')
+    >>> quoting_hint("a = 1 AND"), quoting_hint("WHERE a = 1"), quoting_hint("SELECT * FROM t WHERE")
+    ('', '', '')
+    """
+    try:
+        tokens = [one.text if one.token_type not in (TokenType.STRING, TokenType.IDENTIFIER) else "''" for one in _tokens(text)]
+    except SqlglotError:
+        return ""
+    words = ["", *(token.upper() for token in tokens), ""]
+    for place, (before, word, after) in enumerate(zip(words, words[1:], words[2:], strict=False)):
+        # GROUP BY is one token.
+        is_begin = not before or before.split()[-1] in _BEFORE_NAME or before in _COMPARED
+        if word in _RESERVED and is_begin and (before == "," or (before and not after) or after in _AFTER_NAME or after in _COMPARED):
+            name = tokens[place]
+            return f'. If {name} is a name, write it in double quotes: "{name}"'
+    return ""
+
+
+def _tokens(text: str) -> list[Token]:
+    return list(Dialect.get_or_raise("duckdb").tokenize(text))
+
+
 def parse_text(text: str, what: str = "condition") -> exp.Expression:
     """Parse one condition or expression over the columns of a row into sqlglot's tree.
 
@@ -74,6 +110,16 @@ def parse_text(text: str, what: str = "condition") -> exp.Expression:
         UsageError: The text cannot be parsed, holds several statements, is nested more deeply than :data:`MAX_BRACKETS` and
             :data:`MAX_LEVELS` allow, or is not an expression over one row.
     """
+    try:
+        return _parsed(text, what)
+    except UsageError as problem:
+        hint = quoting_hint(text)
+        if not hint:
+            raise
+        raise UsageError(f"{problem.message}{hint}") from problem
+
+
+def _parsed(text: str, what: str) -> exp.Expression:
     statements = _statements(text, what)
     if not statements:
         example = ". Write SQL over the columns of a row, such as \"country = 'DE'\"" if what == "condition" else ""
@@ -89,7 +135,8 @@ def parse_text(text: str, what: str = "condition") -> exp.Expression:
         kinds.add(type(node))
     for rejected, name in _REJECTED.items():
         if any(issubclass(kind, rejected) for kind in kinds):
-            raise UsageError(f"the {what} {shown(text)} holds {name}; only the columns of one row can be used")
+            advice = ". Use ducklake_core.col for values, as in col('id') == 5" if rejected in (exp.Placeholder, exp.Parameter) else ""
+            raise UsageError(f"the {what} {shown(text)} holds {name}; only the columns of one row can be used{advice}")
     if not isinstance(root, exp.Condition):
         raise UsageError(f"{shown(text)} is not a SQL {what}")
     return root

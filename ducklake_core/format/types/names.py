@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ducklake_core.errors import UsageError
-from ducklake_core.format.types.text import shown
+from ducklake_core.format.types.text import nearest, shown
 
 DEFAULT_SCHEMA = "main"
 # A part in double quotes, or any run of characters without dots and quotes.
@@ -249,3 +249,27 @@ def _expression(part: str) -> str:
     if part.startswith('"'):
         return re.escape(folded(part[1:-1].replace('""', '"')))
     return "".join(_WILDCARDS.get(letter) or re.escape(letter) for letter in folded(part))
+
+
+def similar_entries(schema: str, name: str, entries: Iterable[tuple[str, str]]) -> str:
+    """Return the part of a not-found message that suggests entries: this name in other schemas, or similar names, here if there are any.
+
+    Args:
+        schema: Schema of the missing entry.
+        name: Name of the missing entry.
+        entries: Schema and name of all entries.
+
+    >>> similar_entries("main", "flihgts", [("main", "flights"), ("raw", "planes")]), similar_entries("main", "x", [("main", "t")])
+    (" (did you mean 'main.flights'?)", '')
+    >>> similar_entries("main", "planes", [("main", "flights"), ("raw", "planes")])
+    " (did you mean 'raw.planes'?)"
+    >>> similar_entries("rwa", "plans", [("raw", "planes")])
+    " (did you mean 'raw.planes'?)"
+    """
+    known = list(entries)
+    found = sorted(join_name(owner, entry) for owner, entry in known if folded(entry) == folded(name))[:3]
+    if not found:
+        everywhere = {entry: join_name(owner, entry) for owner, entry in known}
+        here = {entry: join_name(owner, entry) for owner, entry in known if folded(owner) == folded(schema)}
+        found = [here[one] for one in nearest(name, here)] or [everywhere[one] for one in nearest(name, everywhere)]
+    return f" (did you mean {' or '.join(map(repr, found))}?)" if found else ""

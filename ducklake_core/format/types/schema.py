@@ -53,7 +53,7 @@ from ducklake_core.format.types.data_types import (  # fmt: skip
     with_children,
 )
 from ducklake_core.format.types.names import folded, quoted_path
-from ducklake_core.format.types.text import one_line, similar_in_brackets
+from ducklake_core.format.types.text import one_line, similar_in_brackets, similar_or_all
 from ducklake_core.format.versions import DEFAULT_VERSION, RESERVED_PREFIX, FormatVersion
 
 _INTERNAL_NAMES = frozenset({"_ducklake_internal_row_id", "_ducklake_internal_snapshot_id"})
@@ -210,9 +210,10 @@ class Schema:
         """
         found = self.find(name)
         if found is None:
-            raise NotFoundError(
-                f"there is no column {name!r}{similar_in_brackets(name, self.names)}; the columns are: {', '.join(self.names)}", column=name
-            )
+            parts = [part.strip() for part in name.split(",")]
+            several = f". Pass {parts}" if len(parts) > 1 and all(map(self.find, parts)) else ""
+            near = several or similar_or_all(name, self.names, "; the columns are:")
+            raise NotFoundError(f"there is no column {name!r}{near}", column=name)
         return found
 
     def walk(self) -> Iterator[Field]:
@@ -580,8 +581,12 @@ def duckdb_type(data_type: DataType) -> str:
             return _DUCKDB_TYPES.get(text, text)
 
 
-def parse_leaf_type(text: str) -> DataType:
+def parse_leaf_type(text: str, names: Iterable[str] = ()) -> DataType:
     """Return the type of a string for a type without children.
+
+    Args:
+        text: Name of the type.
+        names: Further names of types that the caller knows, to suggest similar ones.
 
     >>> parse_leaf_type("int32"), parse_leaf_type("decimal(10,2)"), parse_leaf_type("timestamp_us")
     (PrimitiveType(name='int32'), DecimalType(precision=10, scale=2), PrimitiveType(name='timestamp'))
@@ -602,8 +607,8 @@ def parse_leaf_type(text: str) -> DataType:
         raise UnsupportedFeatureError(
             f"column type {text!r} is not supported: a decimal has 1 to 38 digits, and at most as many decimals", type=text
         )
-    known = [*PRIMITIVES, *_ALIASES]
-    raise UnsupportedFeatureError(f"column type {text!r} is not supported{similar_in_brackets(text, known)}", type=text)
+    near = similar_in_brackets(folded, [*PRIMITIVES, *_ALIASES, *names])
+    raise UnsupportedFeatureError(f"column type {text!r} is not supported{near}", type=text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -293,6 +293,16 @@ def similar_in_brackets(name: str, candidates: Iterable[str]) -> str:
     return f" ({found})" if found else ""
 
 
+def similar_or_all(name: str, candidates: Iterable[str], listed: str) -> str:
+    """Return the question of :func:`similar_in_brackets`, or the list of all names if none is similar, to follow the name.
+
+    >>> similar_or_all("dely", ["delay"], "; the columns are:"), similar_or_all("x", ["delay", "day"], "; the columns are:")
+    (" (did you mean 'delay'?)", '; the columns are: delay, day')
+    """
+    known = list(candidates)
+    return similar_in_brackets(name, known) or f"{listed} {', '.join(known)}"
+
+
 BEGINNING, END = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 """The ends of the calendar."""
 

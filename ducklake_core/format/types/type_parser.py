@@ -155,7 +155,7 @@ class _Text:
                 self._expect(")")
                 return parse_leaf_type("varchar")
             case _:
-                return parse_leaf_type(_SQL_NAMES.get(word, word))
+                return parse_leaf_type(_SQL_NAMES.get(word, word), _SQL_NAMES)
 
     def _container(self, word: str) -> DataType:
         if word == "list":

@@ -122,23 +122,24 @@ def cast_array(array: ArrowArray, field: Field, *, physical: bool = False, exact
 
     Args:
         array: The values.
-        field: The column or nested node.
+        field: The column or nested node; values of an expression have an empty name.
         physical: As for :func:`cast_to`.
         exact: As for :func:`cast_to`.
 
     Raises:
         SchemaError: A value that does not fit.
     """
+    where = f"column {field.name!r}: " if field.name else ""
+    details = {"column": field.name} if field.name else {}
     try:
         return _cast(array, field.type, field.name, physical=physical, exact=exact)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, ArithmeticError, ValueError) as error:
         if isinstance(error, SchemaError):
             if "column" not in error.details:
-                error.message = f"column {field.name!r}: {error.message}"
-                error.details["column"] = field.name
+                error.message = f"{where}{error.message}"
+                error.details |= details
             raise
-        message = f"column {field.name!r}: {_misfit(array, field, error)}"
-        raise SchemaError(message, column=field.name) from error
+        raise SchemaError(f"{where}{_misfit(array, field, error)}", **details) from error
 
 
 _OUT_OF_RANGE = re.compile(r"Integer value (-?\d+) not in range: (-?\d+) to (-?\d+)")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Severity: TypeAlias = Literal["error", "warning", "notice"]
 _BACKUP = "restore the catalog from a backup, or repair the row by hand"
 _REPAIR = "repair it with lake.check(repair=True)"
-_LOST = "restore the file from a backup, or delete its rows (docs/operations/recovery.md)"
+_LOST = "restore the file from a backup, or delete its rows"
 _REWRITE = "write the rows of the file again"
 
 CheckLevel: TypeAlias = Literal["catalog", "footers", "rows"]
@@ -180,7 +180,7 @@ CODES: dict[str, Code] = {
     "file-numbers": Code("error", _BACKUP),
     "file-named-twice": Code("error", "delete one of the rows"),
     "file-added-twice": Code("warning", "delete the rows of one of them"),
-    "path-forbidden": Code("error", "see allowed_paths in docs/how-to/opening.md"),
+    "path-forbidden": Code("error", "open the lake with this path in allowed_paths if you trust it"),
     "file-format-unknown": Code("warning", _BACKUP),
     "mapping-invalid": Code("error", _BACKUP),
     "mapping-unknown": Code("error", _BACKUP),

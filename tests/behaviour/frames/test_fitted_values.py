@@ -74,11 +74,11 @@ def test_pandas_frames_with_missing_values_fit(lake: DuckLake, mode: Mode) -> No
         ({"id": [1.5]}, "row 0: column 'id': 1.5 is not a whole number, but the column is int64"),
         ({"d": [0.125]}, r"row 0: column 'd': 0.125 cannot be stored exactly as decimal\(19,2\)"),
         ({"i": [2.0**40]}, "row 0: column 'i': .*1099511627776"),
-        ({"s": [1.0]}, "column 's' is varchar in the table and float64 in the frame. Cast the data, or change the column"),
+        ({"s": [1.0]}, "column 's' is varchar in the table and float64 in the data. Cast the data, or change the column"),
         ({"ts": pd.to_datetime(["2020-01-01 00:00:01.0000005"])}, "row 0: column 'ts': .*1577836801000000500"),
         ({"day": pd.to_datetime(["2020-01-02 01:00"])}, "row 0: column 'day': 2020-01-02 01:00:00 cannot be stored exactly as date"),
         ({"l": [[1.5]]}, "row 0: column 'l': 1.5 is not a whole number"),
-        ({"id": ["a"]}, "column 'id' is int64 in the table and varchar in the frame"),
+        ({"id": ["a"]}, "column 'id' is int64 in the table and varchar in the data"),
     ],
 )
 @pytest.mark.parametrize("mode", ["strict", "additive"])
@@ -157,7 +157,7 @@ def test_a_column_of_nulls_takes_the_type_of_its_first_values(small: DuckLake, s
     assert table.column_comments == {"s": "a text"}
     assert table.scan(where="id = 3").to_arrow().to_pylist() == [{"id": 3, **{name: value for name, (_, value) in VALUES.items()}}]
     assert small.table("t", at=1).scan(["id", "s"]).to_arrow().to_pylist() == [{"id": 1, "s": None}, {"id": 2, "s": None}]
-    with pytest.raises(SchemaError, match="column 's' is varchar in the table and int64 in the frame"):
+    with pytest.raises(SchemaError, match="column 's' is varchar in the table and int64 in the data"):
         small.table("t").append(pd.DataFrame({"id": [3], "s": [5]}), schema_evolution="additive")
     small.close()
     with attached(sqlite_address) as duck:

@@ -22,6 +22,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> DuckLake:
     lake = DuckLake.create(f"sqlite:///{folder}/lake.sqlite", data_path=f"{folder}/files/")
     lake.create_table("t", COLUMNS)
     lake.table("t").append([{"id": 1, "country": "DE", "n": 1}], missing_columns="null")
+    lake.write("other.orders", [{"id": 1, "select": "a"}])
     return lake
 
 
@@ -147,3 +148,98 @@ def test_the_name_of_a_file_is_an_address(lake: DuckLake, tmp_path: Path, monkey
     with DuckLake.open("some.sqlite") as opened:
         assert opened.tables() == []
     assert "The catalog address cannot be parsed" in message_of(lambda: DuckLake.open("other.sqlite"))
+
+
+@pytest.mark.parametrize(
+    ("sql", "error", "words"),
+    [
+        ("SELECT * FROM other.orders WHERE select = 'a'", "usage", 'If select is a name, write it in double quotes: "select"'),
+        ("SELECT sum(n) FROM t GROUP BY group", "usage", 'If group is a name, write it in double quotes: "group"'),
+        ("CREATE TABLE x (id int, select varchar)", "usage", 'write it in double quotes: "select"'),
+        ("SELECT * form t", "usage", 'syntax error at or near "t"'),
+        ("SELECT sum(countri) FROM t", "not-found", "there is no column 'countri' (did you mean 'country'"),
+        ("SELECT x.country, 1 + 1 FROM t AS y", "not-found", "the query reads no table 'x' (did you mean 'y'?)"),
+        ("SELECT sum(n) FROM t WHERE country = DE", "not-found", "If it is a string, write it in single quotes, as in 'DE'"),
+        ("SELECT lowr(country) FROM t", "not-found", "there is no function or macro lowr at this snapshot (did you mean 'lower'?)"),
+        ("SELECT sum(a) FROM ordrs", "not-found", "there is no table or view ordrs at this snapshot (did you mean 'other.orders'?)"),
+        ("SELECT sum(id) FROM othr.orders", "not-found", "no table or view othr.orders at this snapshot (did you mean 'other.orders'?)"),
+        ("SELECT country::int FROM t", "usage", "DuckDB cannot run the query: column 'country': Could not convert string 'DE' to int32"),
+        ("SELECT sum(country) FROM t", "usage", "DuckDB cannot run the query: No function matches"),
+        ("INSERT INTO t (id, n) VALUES (1, 2), (1, 300)", "schema", "row 2 of VALUES, column 'n': 300 is out of range for type int8"),
+        ("INSERT INTO t (n) SELECT country FROM t", "usage", "column 'n': Could not convert string 'DE' to int8"),
+        ("UPDATE t SET n = 300", "schema", "column 'n': 300 is not a value of type int8"),
+        ("MERGE INTO t USING other.orders AS o ON t.id = o.idd WHEN MATCHED THEN DELETE", "not-found", "the source has no column 'idd'"),
+        ("CALL lake.snapshot()", "unsupported-feature", "CALL lake.snapshot is not supported (did you mean 'snapshots'"),
+        ("GRANT ALL", "unsupported-feature", "GRANT is not supported: statements begin with SELECT, FROM"),
+    ],
+)
+def test_sql(lake: DuckLake, sql: str, error: str, words: str) -> None:
+    with pytest.raises(DuckLakeError) as caught:
+        lake.sql(sql).to_arrow()
+    assert (caught.value.code, words in caught.value.message) == (error, True), caught.value.message
+    assert not [word for word in ("Error:", "docs/", "LITERAL", "c0", *FOREIGN_WORDS) if word in caught.value.message]
+
+
+@pytest.mark.parametrize("condition", ["select = 1", "lower(case) = 'a'", "id IN (from)", "id = 1 AND where > 2"])
+def test_reserved_words_in_conditions(lake: DuckLake, condition: str) -> None:
+    assert "is a name, write it in double quotes" in message_of(lambda: lake.table("t").scan(where=condition).to_arrow())
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda lake: lake.table("t").scan("id = 1").to_arrow(), "no column 'id = 1'. Pass a condition as where=..."),
+        (lambda lake: lake.table("t").scan("id, n").to_arrow(), "Pass ['id', 'n']"),
+        (lambda lake: lake.table("t").scan("*").to_arrow(), "Leave columns out"),
+        (lambda lake: lake.table("t").upsert([{"id": 1}], on="id, n"), "Pass ['id', 'n']"),
+        (lambda lake: lake.table("t").scan(where="t.id = 1").to_arrow(), "Write 'id' without the name of a table before it"),
+        (lambda lake: lake.table("t").scan(where="id = ?").to_arrow(), "Use ducklake_core.col for values"),
+        (lambda lake: lake.table("t", at="2001-01-01"), "The first snapshot, 0, is of 20"),
+        (lambda lake: lake.table("t").changes(9, 1), "start is snapshot 9, after end, snapshot 1"),
+        (lambda lake: lake.view("t"), "main.t is a table, not a view"),
+        (lambda lake: lake.drop_view("t"), "main.t is a table, not a view"),
+        (lambda lake: lake.table("mian.tt"), "did you mean"),
+        (lambda lake: lake.table("t").scan().to_spark(None), "spark must be a Spark session, not None"),
+        (lambda lake: lake.table("t").append(dict), "cannot write the class dict"),
+        (lambda lake: lake.table("t").append([{"day": "x"}], missing_columns="null"), "cast the data; schema_evolution='additive' would"),
+        (lambda lake: lake.create_table("y", ["a"]), "must be a dict of names and types such as {'id': 'int64'}"),
+        (lambda lake: lake.create_table("y", {"a": "strng"}), "(did you mean 'string'?)"),
+        (lambda lake: lake.create_table("y", {"a": "int64"}, partition_by="b"), "there is no column 'b'"),
+    ],
+)
+def test_calls(lake: DuckLake, call: Callable[[DuckLake], object], words: str) -> None:
+    assert words in message_of(lambda: call(lake))
+
+
+def test_a_misspelled_option_is_answered_with_that_option_only(lake: DuckLake) -> None:
+    assert message_of(lambda: lake.set_option("auto_compct", True)) == "unknown option 'auto_compct' (did you mean 'auto_compact'?)"
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("sqllite:///lake.sqlite", "sqllite as catalog database is not supported (did you mean 'sqlite'?)"),
+        ("sqlite://lake.sqlite", "Write sqlite:///lake.sqlite"),
+        ("/", "The catalog address '/' is a directory"),
+    ],
+)
+def test_addresses(address: str, words: str) -> None:
+    assert words in message_of(lambda: DuckLake.open(address))
+
+
+def test_stores(tmp_path: Path) -> None:
+    rows = [{"a": number} for number in range(20)]
+    options = {"key": "secret"}
+    assert "such as {'s3': {'key': ..." in message_of(lambda: DuckLake.open(tmp_path / "lake.sqlite", storage_options=options))  # type: ignore[arg-type]
+    lake = DuckLake.create(tmp_path / "lake.sqlite", data_path="s33://bucket/")
+    assert "begin with s33:// (did you mean 's3'?) cannot be opened" in message_of(lambda: lake.write("t", rows))
+    lake = DuckLake.create(tmp_path / "other.sqlite", data_path="s3://bucket/", storage_options={"s3": {"acces_key": "a"}})
+    assert "correct or remove 'acces_key' in storage_options" in message_of(lambda: lake.write("t", rows))
+
+
+def test_changes_with_a_new_column_name_both_tables(lake: DuckLake) -> None:
+    lake.write("source", [{"id": 1, "more": 2}])
+    lake.write("target", [{"id": 1}])
+    changes = lake.table("source").changes(1)
+    message = message_of(lambda: lake.table("target").apply_changes(changes, on="id"))
+    assert message.startswith("table main.target has no column 'more', which the changes of main.source have")

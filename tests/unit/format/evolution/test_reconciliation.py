@@ -150,7 +150,7 @@ def test_strict_lists_every_change_of_the_table() -> None:
 @pytest.mark.parametrize("mode", ["strict", "additive"])
 def test_incompatible_types_always_raise(mode: str) -> None:
     frame = Schema(columns=(Field(name="a", type=VARCHAR), Field(name="s", type=INT32)))
-    with pytest.raises(SchemaError, match=r"'a' is int32 in the table and varchar in the frame; column 's' is struct"):
+    with pytest.raises(SchemaError, match=r"'a' is int32 in the table and varchar in the data; column 's' is struct"):
         reconcile(TABLE, frame, mode, 20)  # type: ignore[arg-type]
 
 

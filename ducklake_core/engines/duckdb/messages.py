@@ -1,0 +1,99 @@
+"""Turn DuckDB's errors about a statement into errors that name the caller's tables and columns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ducklake_core.errors import DuckLakeError, NotFoundError, UsageError
+from ducklake_core.format.expressions.syntax import quoting_hint
+from ducklake_core.format.types.names import DEFAULT_SCHEMA, folded, similar_entries
+from ducklake_core.format.types.text import similar, similar_in_brackets
+
+if TYPE_CHECKING:
+    from ducklake_core.engines.duckdb.query import Sources
+
+_KIND = re.compile(r"(?!INTERNAL)[A-Z]\w*(?: \w+){0,3} Error: ")
+"""What DuckDB puts before its messages, such as "Binder Error: "."""
+_MISSING_COLUMN = re.compile(
+    r'(?:Referenced column|(?:Table|Values list) ".*?" does not have a column named|Column) "(?P<name>.+?)"'
+    r"(?:$| not found in FROM| does not exist on | in \w+ list not found)"
+)
+_MISSING_FUNCTION = re.compile(r"(?:\w+ )?(?:Function|Macro) with name (.*?) does not exist")
+_EXTENSION_FUNCTION = re.compile(r'(?:\w+ )?Function with name "(.*?)" is not in the catalog, but it exists in the (\w+) extension')
+_MISSING_TABLE = re.compile(r"Table with name (.*?) does not exist")
+_MISSING_ALIAS = re.compile(r'Referenced table "(.*?)" not found')
+_OUT_OF_RANGE = re.compile(r"Type \w+ with value (.*?) can't be cast because the value is out of range for the destination type (\w+)")
+_SOURCE_COLUMN = re.compile(r"(.*) when casting from source column (.+?)", re.DOTALL)
+_NAME_OF_TYPE = re.compile(r"\b(?:U?INT(?:8|16|32|64|128)|BOOL|FLOAT|DOUBLE)\b")
+_IN_QUOTES = re.compile(r'"((?:[^"]|"")+)"')
+
+
+def line_of(problem: BaseException) -> str:
+    """Return DuckDB's message without its kind and the position in the SQL text, and how to let SQL read files."""
+    line = _KIND.sub("", _lines(problem)[0], count=1)
+    line = _OUT_OF_RANGE.sub(r"\1 is out of range for type \2", line)
+    if "onver" in line or "out of range" in line:
+        # DuckDB's names of stored types, of which INT8 is BIGINT in SQL. In lower case they are types of columns.
+        line = _NAME_OF_TYPE.sub(lambda found: "boolean" if found[0] == "BOOL" else found[0].lower(), line)
+    line = re.sub(r"\b(STRING|INTEGER)_LITERAL\b", lambda found: "VARCHAR" if found[1] == "STRING" else "INTEGER", line)
+    if found := _SOURCE_COLUMN.fullmatch(line):
+        line = f"column {found[2]!r}: {found[1]}"
+    return f"{line}. Pass files=True to let SQL read files" if "file system operations are disabled" in line else line
+
+
+def error_of(problem: Exception, sql: str, sources: Sources, rejected: Sequence[str] = (), what: str = "query") -> DuckLakeError:
+    """Return the error for a statement that DuckDB rejects, or that fails while it runs.
+
+    Args:
+        problem: DuckDB's error.
+        sql: The statement.
+        sources: The tables, views and macros that it may name.
+        rejected: The reasons for views and macros that could not be created.
+        what: Word for the statement in messages. Default: query.
+    """
+    missing = _missing(problem, sources)
+    if missing is None and str(problem).startswith("Catalog Error"):
+        missing = re.sub(r' because schema ".*" does not exist', "", line_of(problem))
+    if missing is not None:
+        return NotFoundError("; ".join([missing, *rejected]), sql=sql)
+    hint = quoting_hint(sql) if str(problem).startswith("Parser Error") else ""
+    message = f"DuckDB cannot run the {what}: {line_of(problem)}{hint}"
+    return UsageError("; ".join([message, *rejected]), sql=sql)
+
+
+def _missing(problem: Exception, sources: Sources) -> str | None:
+    """Return which name does not exist. DuckDB's remark about a schema would mislead: its instance has only those that the query uses."""
+    line, others = line_of(problem), _candidates(problem)
+    if found := _MISSING_FUNCTION.match(line):
+        name = found[1].strip('"')
+        return f"there is no function or macro {name} at this snapshot{similar_in_brackets(name, others)}"
+    if found := _EXTENSION_FUNCTION.match(line):
+        return f"there is no function {found[1]} here: it belongs to DuckDB's extension {found[2]}, which lake.sql does not load"
+    if found := _MISSING_TABLE.match(line):
+        name = found[1].strip('"')
+        schema, _, table = name.rpartition(".")
+        near = similar_entries(schema or DEFAULT_SCHEMA, table, sources.listed)
+        return f"there is no table or view {name} at this snapshot{near}. List them with SHOW ALL TABLES"
+    if found := _MISSING_ALIAS.match(line):
+        near = f" (did you mean {' or '.join(map(repr, others))}?)" if others else ""
+        return f"the query reads no table {found[1]!r}{near}"
+    if found := _MISSING_COLUMN.match(line):
+        name = found["name"]
+        known = [*(column.name for table in sources.tables for column in table.columns), *others]
+        # The query may read a view that does not have the column of its table.
+        near = similar(name, [one for one in known if folded(one) != folded(name)])
+        advice = f" ({near})" if near else f". If it is a string, write it in single quotes, as in '{name}'"
+        return f"there is no column {name!r}{advice}"
+    return None
+
+
+def _candidates(problem: Exception) -> list[str]:
+    """Return the names that DuckDB lists below its message."""
+    listed = [line for line in _lines(problem)[1:] if line.startswith(("Candidate ", "Did you mean"))]
+    return [name.replace('""', '"') for line in listed for name in _IN_QUOTES.findall(line)]
+
+
+def _lines(problem: BaseException) -> list[str]:
+    return str(problem).strip().splitlines() or [type(problem).__name__]
