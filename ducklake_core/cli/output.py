@@ -50,6 +50,15 @@ _COMMANDS = {
     "snapshots": "snapshots",
 }
 """Commands by the methods that messages name."""
+_PHRASES = {
+    "DuckLake.create(...) or DuckLake.open(..., create=True) in Python, or ATTACH in DuckDB": "ducklake create",
+    "Open it with DuckLake.connect(...)": "Select it with --lake",
+    "Open it with lake.view(...), or query it with lake.sql(...)": "Query it with ducklake sql",
+    "Open it with lake.table(...)": "Read it with ducklake query",
+    "files=True": "--files",
+}
+"""Advice for callers in Python, and for the command line."""
+_ARGUMENT = re.compile(r"\b([a-z_]+)=(?:\.\.\.|\[\.\.\.\])")
 _MIN_WIDTH = 20
 """Minimum width of a shortened string."""
 
@@ -209,8 +218,13 @@ def as_commands(text: str) -> str:
     "ducklake hold remove NAME, ducklake option set auto_compact true --table 'main.a b'"
     >>> as_commands("SQL cannot read files: pass files=True")
     'SQL cannot read files: pass --files'
+    >>> as_commands("A new lake needs a data path. Pass data_path=..., a directory")
+    'A new lake needs a data path. Pass --data-path, a directory'
     """
-    return _CALL.sub(lambda found: _as_command(found[0], _COMMANDS.get(found[1])), text).replace("files=True", "--files")
+    for phrase, other in _PHRASES.items():
+        text = text.replace(phrase, other)
+    text = _ARGUMENT.sub(lambda found: f"--{found[1].replace('_', '-')}", text)
+    return _CALL.sub(lambda found: _as_command(found[0], _COMMANDS.get(found[1])), text)
 
 
 def _as_command(call: str, command: str | None) -> str:

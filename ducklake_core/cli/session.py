@@ -226,7 +226,7 @@ class CommandGroup(TyperGroup):
         command = self.get_command(ctx, ctx.invoked_subcommand or "")
         for one in (*(command.params if command is not None else ()), *self.params):
             if one.name == _NAMES.get(str(parameter), parameter):
-                return str(one.opts[0]) if one.param_type_name == "option" else one.human_readable_name
+                return str(one.opts[0]) if one.param_type_name == "option" else str(one.name).upper()
         return None
 
     def main(  # type: ignore[override]
@@ -255,7 +255,7 @@ def _is_json_requested(args: Sequence[str] | None) -> bool:
 
 def _as_usage_error(error: Any) -> UsageError:
     # Lists of choices take a line each.
-    message = " ".join(str(error.format_message()).split()).rstrip(".")
+    message = " ".join(str(error.format_message()).split()).rstrip(".").replace(": Value error, ", ": ")
     return UsageError(message if error.ctx is None else f"{message} (see '{error.ctx.command_path} --help')")
 
 
