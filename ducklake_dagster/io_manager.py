@@ -15,7 +15,7 @@ from ducklake_dagster.assets.provenance import output_subject
 from ducklake_dagster.assets.settings import ConcurrentAppends, MissingColumns, OutOfSlice, SchemaEvolution, WriteMode, WriteSettings
 from ducklake_dagster.config.errors import shown_failures
 from ducklake_dagster.config.resources import DuckLakeResource, overridden_lakes
-from ducklake_dagster.config.values import reject_no_text, reject_unknown_fields
+from ducklake_dagster.config.values import reject_no_text, reject_unknown_fields, rejected_values
 from ducklake_dagster.io.audits import Branch, branch_holds, reject_failed
 from ducklake_dagster.io.commit import REPLACED_MEANWHILE, WrittenOutput
 from ducklake_dagster.io.inputs import TableInput, plan_input
@@ -108,7 +108,8 @@ class DuckLakeIOManager(dg.ConfigurableIOManager):
             reject_unknown_fields(type(self), data)
             _reject_no_resources(data)
             _reject_variables(data)
-            super().__init__(**data)
+            with rejected_values(type(self)):
+                super().__init__(**data)
 
     _overridden: dict[str, str] = PrivateAttr(default_factory=dict)
 

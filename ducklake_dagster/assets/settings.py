@@ -403,6 +403,16 @@ class InputSettings:
         return self.snapshot is not None or self.as_of is not None or self.run_id is not None
 
 
+def about_input(subject: str) -> str:
+    """Return what messages about settings begin with: the input, or the call that makes them before they belong to one."""
+    return subject if subject == "ducklake_input" else f"input {subject}"
+
+
+def _key(key: str, subject: str) -> str:
+    """Return a key of metadata, or the argument of the call that sets it."""
+    return key.removeprefix(_PREFIX) if subject == "ducklake_input" else f"metadata {key!r}"
+
+
 def input_settings(metadata: Mapping[str, Any], subject: str) -> InputSettings:
     """Read an input's metadata; the caller rejects unknown keys.
 
@@ -411,11 +421,12 @@ def input_settings(metadata: Mapping[str, Any], subject: str) -> InputSettings:
     """
     moments = [key for key in _MOMENTS if metadata.get(key) is not None]
     if len(moments) > 1:
-        raise UsageError(f"input {subject}: {' and '.join(moments)} both select the snapshot to read. Keep one of them", input=subject)
+        both = " and ".join(_key(one, subject) for one in moments)
+        raise UsageError(f"{about_input(subject)}: {both} both select the snapshot to read. Keep one of them", input=subject)
     changes = metadata.get("ducklake/changes")
     if changes is not None and changes not in get_args(ChangesFrom):
         choices = " or ".join(map(repr, get_args(ChangesFrom)))
-        raise UsageError(f"input {subject}: metadata 'ducklake/changes' must be {choices}, not {changes!r}", input=subject)
+        raise UsageError(f"{about_input(subject)}: {_key('ducklake/changes', subject)} must be {choices}, not {changes!r}", input=subject)
     return InputSettings(
         columns=_columns(metadata, subject),
         where=_typed(metadata, "ducklake/where", str, "SQL text", subject),
@@ -437,7 +448,8 @@ def _time(metadata: Mapping[str, Any], subject: str) -> datetime | None:
         found = None
     if found is None or found.tzinfo is None:
         raise UsageError(
-            f"input {subject}: metadata 'ducklake/as_of' must be a time with a zone, such as '2026-03-01T00:00:00+00:00', not {value!r}",
+            f"{about_input(subject)}: {_key('ducklake/as_of', subject)} must be a time with a zone, such as '2026-03-01T00:00:00+00:00', "
+            f"not {value!r}",
             input=subject,
         )
     return found
@@ -447,7 +459,7 @@ def _typed(metadata: Mapping[str, Any], key: str, kind: type, what: str, subject
     value = metadata.get(key)
     # bool is a subclass of int: True must not count as snapshot 1.
     if value is not None and (not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)):
-        raise UsageError(f"input {subject}: metadata {key!r} must be {what}, not {value!r}", input=subject)
+        raise UsageError(f"{about_input(subject)}: {_key(key, subject)} must be {what}, not {value!r}", input=subject)
     return value
 
 

@@ -26,7 +26,7 @@ from ducklake_dagster.config.catalogs import (
     SqliteCatalog,
     catalog_of,
 )
-from ducklake_dagster.config.values import SECRET, SecretiveConfig, hide_in_text, reject_unknown_fields, reveal, revealed
+from ducklake_dagster.config.values import SECRET, SecretiveConfig, hide_in_text, reject_unknown_fields, rejected_values, reveal, revealed
 
 if TYPE_CHECKING:
     from ducklake_core import DuckLake
@@ -219,7 +219,8 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
                 data["allowed_paths"] = [data["allowed_paths"]]
             if isinstance(data.get("allowed_paths"), list):
                 data["allowed_paths"] = [hide_in_text("allowed path", path) for path in data["allowed_paths"]]
-            super().__init__(**data)
+            with rejected_values(type(self)):
+                super().__init__(**data)
             _reject_other_place(self.storage)
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:

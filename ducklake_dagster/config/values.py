@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import timedelta
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
-from pydantic import model_validator
+from pydantic import ValidationError, model_validator
 
 from ducklake_core.errors import UsageError
 
@@ -38,6 +39,31 @@ _SECRET_NAMES = re.compile(
 _LOCK = threading.Lock()
 _VALUES: dict[str, str] = {}
 _PLACEHOLDERS: dict[tuple[str, str], str] = {}
+
+
+@contextmanager
+def rejected_values(kind: type[BaseModel]) -> Iterator[None]:
+    """Raise UsageError for values that a configuration does not accept.
+
+    Raises:
+        UsageError: The block raised a ValidationError. The values are not repeated: they may be secrets.
+    """
+    try:
+        yield
+    except ValidationError as error:
+        faults = "; ".join(map(_fault, error.errors(include_input=False)))
+        raise UsageError(f"{kind.__name__}: {faults}", parameter=".".join(map(str, error.errors(include_input=False)[0]["loc"]))) from None
+
+
+def _fault(fault: Mapping[str, Any]) -> str:
+    name, text = ".".join(map(str, fault["loc"])), str(fault["msg"])
+    if fault["type"] in ("missing", "model_attributes_type"):
+        return f"{name} is required"
+    # A validator of this library raises UsageError.
+    rejected = fault.get("ctx", {}).get("error")
+    if isinstance(rejected, UsageError) or not text.startswith("Input should be "):
+        return f"{name}: {rejected.message if isinstance(rejected, UsageError) else text}"
+    return f"{name} must be {text.removeprefix('Input should be ')}"
 
 
 def reject_unknown_fields(kind: type[BaseModel], given: Iterable[str]) -> None:
@@ -163,7 +189,8 @@ class SecretiveConfig(dg.Config):
         # Type checkers use the fields. Dagster ignores fields that do not exist.
         def __init__(self, **data: Any) -> None:
             reject_unknown_fields(type(self), data)
-            super().__init__(**data)
+            with rejected_values(type(self)):
+                super().__init__(**data)
 
     @model_validator(mode="before")
     @classmethod

@@ -397,9 +397,11 @@ def handler_for_frame(frame: object, subject: str) -> FrameHandler:
     for handler in HANDLERS:
         if handler.takes(type(frame)):
             return handler
+    kind = type(frame)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     hint = ". If the asset stores its data itself, annotate it with '-> None'" if frame is None else ""
     raise UsageError(
-        f"asset {subject} returned {type(frame).__module__}.{type(frame).__qualname__}, which cannot be written to DuckLake. "
+        f"asset {subject} returned {name}, which cannot be written to DuckLake. "
         f"Return a Spark, pandas or polars DataFrame, a pyarrow Table or RecordBatchReader{hint}",
         asset=subject,
     )
@@ -432,8 +434,9 @@ def handler_for_type(annotation: object, default: str, subject: str) -> FrameHan
         for handler in HANDLERS:
             if isinstance(kind, type) and handler.gives(kind):
                 return handler
+    shown = getattr(annotation, "__qualname__", annotation)
     raise UsageError(
-        f"input {subject} cannot be loaded as {annotation}. Annotate it as pyspark.sql.DataFrame, pandas.DataFrame, polars.DataFrame, "
+        f"input {subject} cannot be loaded as {shown}. Annotate it as pyspark.sql.DataFrame, pandas.DataFrame, polars.DataFrame, "
         "polars.LazyFrame, pyarrow.Table or pyarrow.RecordBatchReader, or as a dict[str, ...] or list[...] of them for one frame per "
         "partition",
         input=subject,

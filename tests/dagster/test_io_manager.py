@@ -226,7 +226,7 @@ def test_invalid_settings_raise_before_anything_is_written(run: Run, lake_resour
     assert "no upsert_keys. Set upsert_keys" in failing(table, write_mode="upsert")
     assert "must be one of overwrite, append, upsert, merge, error, ignore, not 'replace'" in failing(table, write_mode="replace")
     assert "must be a name or a list of names" in failing(table, partition_by=[1])
-    assert "builtins.dict, which cannot be written" in failing({"n": [1]})
+    assert "returned dict, which cannot be written" in failing({"n": [1]})
     assert "annotate it with '-> None'" in failing(None)
     assert lake_resource.connect().tables() == []
 

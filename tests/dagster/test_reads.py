@@ -51,7 +51,7 @@ def test_as_of_a_time(run: Run, lake_resource: DuckLakeResource) -> None:
     [
         ({"as_of": "2026-03-01T00:00:00"}, "must be a time with a zone"),
         ({"as_of": "yesterday"}, "must be a time with a zone"),
-        ({"snapshot": 1, "changes": "beginning"}, "ducklake/snapshot and ducklake/changes both select the snapshot"),
+        ({"snapshot": 1, "changes": "beginning"}, "^ducklake_input: snapshot and changes both select the snapshot"),
         ({"changes": "always"}, "must be 'last_materialization' or 'beginning'"),
         ({"snapshot": True}, "must be a snapshot id"),
     ],

@@ -15,7 +15,7 @@ from ducklake_core.errors import NotFoundError, UnsupportedFeatureError, UsageEr
 from ducklake_core.format.layout.sorting import SortKey
 from ducklake_core.format.types.names import folded
 from ducklake_core.format.types.schema import Schema
-from ducklake_core.format.types.text import parse_failure, shown
+from ducklake_core.format.types.text import parse_failure, shown, similar_or_all
 
 _PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
@@ -57,7 +57,8 @@ def parse_sort_key(text: str, schema: Schema) -> SortKey:
         )
     for name in _columns(ordered):
         if schema.find(name) is None:
-            raise NotFoundError(f"the sort key {text!r} names a column {name!r} that the table does not have", column=name)
+            listed = similar_or_all(name, schema.names, ". The columns are")
+            raise NotFoundError(f"the sort key {text!r} names a column {name!r} that the table does not have{listed}", column=name)
     return SortKey(
         expression=_printed(ordered.this),
         direction="DESC" if ordered.args.get("desc") else "ASC",
