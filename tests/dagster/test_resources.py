@@ -284,7 +284,7 @@ def test_invalid_addresses_raise_without_their_secrets(address: str) -> None:
         (lambda: SqliteCatalog(path="l", pth="x"), "SqliteCatalog has no field pth (did you mean 'path'?)"),  # type: ignore[call-arg]
         (lambda: resource_of(LocalStorage(), create_if_mising=True), "no field create_if_mising (did you mean 'create_if_missing'?)"),
         (lambda: DuckLakeIOManager(lake=resource_of(LocalStorage()), write_mod="append"), "(did you mean 'write_mode'?)"),  # type: ignore[call-arg]
-        (lambda: DuckLakeIOManager(lake=resource_of(LocalStorage()), write_mode="apend"), "DuckLakeIOManager: write_mode must be 'ov"),  # type: ignore[arg-type]
+        (lambda: DuckLakeIOManager(lake=resource_of(LocalStorage()), write_mode="appnd"), "DuckLakeIOManager: write_mode must be 'ov"),  # type: ignore[arg-type]
         (lambda: resource_of(LocalStorage(), create_if_missing="maybe"), "DuckLakeResource: create_if_missing must be a valid boolean"),
         (DuckLakeResource, "DuckLakeResource: catalog is required; storage is required"),
         (lambda: DuckLakeResource(catalog=None, storage=LocalStorage()), "catalog must be SqliteCatalog,"),  # type: ignore[arg-type]

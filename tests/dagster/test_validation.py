@@ -158,7 +158,7 @@ def test_the_table_is_that_which_a_run_writes(settings: dict[str, Any], table_me
 
 def test_a_table_or_a_schema_alone_is_not_the_whole_name() -> None:
     with pytest.raises(UsageError, match=r"^ducklake_metadata: write_mode must be one of overwrite, append"):
-        ducklake_metadata(write_mode="apend")  # type: ignore[arg-type]
+        ducklake_metadata(write_mode="appnd")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match=r"^ducklake_metadata: when_matched must be one of"):
         ducklake_metadata(when_matched="upsert")
     assert "dagster/table_name" not in ducklake_metadata(table="o")

@@ -35,7 +35,7 @@ def line_of(problem: BaseException) -> str:
     line = _KIND.sub("", _lines(problem)[0], count=1)
     line = _OUT_OF_RANGE.sub(r"\1 is out of range for type \2", line)
     if "onver" in line or "out of range" in line:
-        # DuckDB's names of stored types, of which INT8 is BIGINT in SQL. In lower case they are types of columns.
+        # In SQL, INT8 is BIGINT. In lower case, these names of stored types are types of columns.
         line = _NAME_OF_TYPE.sub(lambda found: "boolean" if found[0] == "BOOL" else found[0].lower(), line)
     line = re.sub(r"\b(STRING|INTEGER)_LITERAL\b", lambda found: "VARCHAR" if found[1] == "STRING" else "INTEGER", line)
     if found := _SOURCE_COLUMN.fullmatch(line):

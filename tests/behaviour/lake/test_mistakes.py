@@ -198,12 +198,12 @@ def test_reserved_words_in_conditions(lake: DuckLake, condition: str) -> None:
         (lambda lake: lake.table("t").changes(9, 1), "start is snapshot 9, after end, snapshot 1"),
         (lambda lake: lake.view("t"), "main.t is a table, not a view"),
         (lambda lake: lake.drop_view("t"), "main.t is a table, not a view"),
-        (lambda lake: lake.table("mian.tt"), "did you mean"),
+        (lambda lake: lake.table("maain.tt"), "did you mean"),
         (lambda lake: lake.table("t").scan().to_spark(None), "spark must be a Spark session, not None"),
         (lambda lake: lake.table("t").append(dict), "cannot write the class dict"),
         (lambda lake: lake.table("t").append([{"day": "x"}], missing_columns="null"), "cast the data; schema_evolution='additive' would"),
         (lambda lake: lake.create_table("y", ["a"]), "must be a dict of names and types such as {'id': 'int64'}"),
-        (lambda lake: lake.create_table("y", {"a": "strng"}), "(did you mean 'string'?)"),
+        (lambda lake: lake.create_table("y", {"a": "stringg"}), "(did you mean 'string'?)"),
         (lambda lake: lake.create_table("y", {"a": "int64"}, partition_by="b"), "there is no column 'b'"),
     ],
 )
@@ -218,7 +218,7 @@ def test_a_misspelled_option_is_answered_with_that_option_only(lake: DuckLake) -
 @pytest.mark.parametrize(
     ("address", "words"),
     [
-        ("sqllite:///lake.sqlite", "sqllite as catalog database is not supported (did you mean 'sqlite'?)"),
+        ("sqlit:///lake.sqlite", "sqlit as catalog database is not supported (did you mean 'sqlite'"),
         ("sqlite://lake.sqlite", "Write sqlite:///lake.sqlite"),
         ("/", "The catalog address '/' is a directory"),
     ],
@@ -233,8 +233,8 @@ def test_stores(tmp_path: Path) -> None:
     assert "such as {'s3': {'key': ..." in message_of(lambda: DuckLake.open(tmp_path / "lake.sqlite", storage_options=options))  # type: ignore[arg-type]
     lake = DuckLake.create(tmp_path / "lake.sqlite", data_path="s33://bucket/")
     assert "begin with s33:// (did you mean 's3'?) cannot be opened" in message_of(lambda: lake.write("t", rows))
-    lake = DuckLake.create(tmp_path / "other.sqlite", data_path="s3://bucket/", storage_options={"s3": {"acces_key": "a"}})
-    assert "correct or remove 'acces_key' in storage_options" in message_of(lambda: lake.write("t", rows))
+    lake = DuckLake.create(tmp_path / "other.sqlite", data_path="s3://bucket/", storage_options={"s3": {"access_ky": "a"}})
+    assert "correct or remove 'access_ky' in storage_options" in message_of(lambda: lake.write("t", rows))
 
 
 def test_changes_with_a_new_column_name_both_tables(lake: DuckLake) -> None:
