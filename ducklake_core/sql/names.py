@@ -37,8 +37,8 @@ ScanTable: TypeAlias = "Callable[[Sequence[str], Predicate | str | None], Scan]"
 """Makes a scan of columns; rows for which the condition is not true are left out."""
 RUN_STRINGS = {"query", "query_table"}
 """Functions that take names of tables as strings."""
-_LISTS = {f"duckdb_{kind}" for kind in ("tables", "views", "columns", "schemas", "databases", "constraints", "indexes")}
-_LISTS |= {"pragma_table_info", "pragma_show"}
+_LISTS = {f"duckdb_{kind}" for kind in ("tables", "views", "columns", "schemas", "databases", "constraints", "indexes", "functions")}
+_LISTS |= {"pragma_table_info", "pragma_show", "sqlite_master", "sqlite_schema"}
 _LIST_SCHEMAS = {"information_schema", "pg_catalog"}
 
 _BEFORE_TABLES = ("FROM", "JOIN", "INTO", "USING", "TABLE", "PIVOT", "UNPIVOT", "DESCRIBE", "SUMMARIZE")

@@ -773,7 +773,7 @@ def _with_sizes(tables: Sequence[TableSource]) -> str:
         f"({quoted(schema_in_instance(one.schema_name), 'duckdb')}, {quoted(one.name, 'duckdb')}, {one.row_count or 0})" for one in tables
     )
     counted = f"SELECT * FROM (VALUES {sizes}) AS sizes(schema_of, name_of, n)"  # noqa: S608 - quoted
-    return f"""CREATE MACRO duckdb_tables() AS TABLE
+    return f"""CREATE TEMP MACRO duckdb_tables() AS TABLE
         SELECT found.* REPLACE (coalesce(n, estimated_size) AS estimated_size) FROM system.main.duckdb_tables() AS found
         LEFT JOIN ({counted}) ON database_name = '{_LISTED}' AND schema_name = schema_of AND table_name = name_of"""  # noqa: S608
 
