@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import timedelta
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
@@ -98,9 +99,13 @@ def _constant(given: Any, key: int | str) -> str:
         case str():
             return quoted(value, "duckdb")
         case timedelta():
+            if getattr(value, "nanoseconds", 0):
+                raise UsageError(f"the value of parameter {_shown(key)} has nanoseconds, but an interval keeps microseconds: {value!r}")
             return f"(INTERVAL '{value.days} days' + INTERVAL '{value.seconds * 1_000_000 + value.microseconds} microseconds')"
         case list() | tuple():
             return f"[{', '.join(_constant(one, key) for one in value)}]"
+        case Integral() if not -(2**127) <= int(value) < 2**128:
+            raise UsageError(f"the value of parameter {_shown(key)} is an integer of more than 128 bits")
         case dict() if value and all(isinstance(name, str) for name in value):
             return "{" + ", ".join(f"{quoted(name, 'duckdb')}: {_constant(one, key)}" for name, one in value.items()) + "}"
     try:

@@ -72,6 +72,9 @@ def _packed(parts: Iterable[tuple[str, str]]) -> str:
     return f"struct_pack({', '.join(f'{quoted_path((name,))} := {text}' for name, text in parts)})"
 
 
+_LONG_INTEGER = re.compile(r"\d(?:_?\d){38}")
+
+
 def read_query(connection: DuckDBPyConnection, sql: str) -> pa.RecordBatchReader:
     """Run a query whose columns may need conversion, and return its rows in the Arrow types of scans."""
     import duckdb
@@ -94,8 +97,8 @@ def read_query(connection: DuckDBPyConnection, sql: str) -> pa.RecordBatchReader
 
 
 def query_needs_conversion(text: str) -> bool:
-    """Return whether SQL text mentions a type or function whose result needs conversion."""
-    return any(word in text.upper() for word in ("VARIANT", "UHUGEINT", "MD5_NUMBER"))
+    """Return whether SQL text mentions a type or function whose result needs conversion, or an integer that only UHUGEINT holds."""
+    return any(word in text.upper() for word in ("VARIANT", "UHUGEINT", "UINT128", "MD5_NUMBER")) or _LONG_INTEGER.search(text) is not None
 
 
 def _type_needs_conversion(kind: str) -> bool:

@@ -439,7 +439,7 @@ def dotted_name(path: ColumnPath) -> str:
 
 
 def python_value(value: Any) -> object:
-    """Return the Python value of an Arrow or NumPy scalar; return other values unchanged.
+    """Return the Python value of an Arrow scalar, a NumPy scalar or array, or a buffer of bytes; return other values unchanged.
 
     >>> import numpy as np, pyarrow as pa
     >>> python_value(np.float32(0.5)), python_value(pa.scalar("a")), python_value(np.datetime64("2020-01-01"))
@@ -451,11 +451,15 @@ def python_value(value: Any) -> object:
     # Recognized by attribute and module, so that NumPy, Arrow and pandas need not be imported here.
     if hasattr(value, "as_py"):
         return value.as_py()
+    if isinstance(value, bytearray | memoryview):
+        return bytes(value)
     if type(value).__module__ != "numpy":
         return value
     if type(value).__name__ == "datetime64":
         return _python_time(value)
-    return value.item() if hasattr(value, "item") and not getattr(value, "shape", ()) else value
+    if not hasattr(value, "item"):
+        return value
+    return list(value) if getattr(value, "shape", ()) else value.item()
 
 
 def _python_time(value: Any) -> object:

@@ -347,7 +347,7 @@ def literal_text(value: object, data_type: DataType, dialect: Dialect) -> str:
         return f"CAST('{Decimal(value):f}' AS DECIMAL({data_type.precision}, {data_type.scale}))"
     if data_type in (FLOAT32, FLOAT64):
         assert isinstance(data_type, PrimitiveType)
-        return f"CAST('{_float_text(value)}' AS {_FLOAT_NAMES[data_type.name, dialect]})"
+        return f"CAST('{_float_text(value, dialect)}' AS {_FLOAT_NAMES[data_type.name, dialect]})"
     if data_type in (VARCHAR, JSON):
         assert isinstance(value, str)
         return quoted(value, dialect)
@@ -376,11 +376,11 @@ def _integer(value: object, dialect: Dialect) -> str:
     return f"CAST('{value}' AS DECIMAL({max(20, len(str(abs(value))))}, 0))" if abs(value) < 10**38 else f"'{value}'"
 
 
-def _float_text(value: object) -> str:
+def _float_text(value: object, dialect: Dialect) -> str:
     assert isinstance(value, int | float | Decimal)
     # Adding 0.0 drops the sign of zero. Both zeros are equal, but Spark's reader compares the bits with a file's
     # dictionary, and would skip rows.
-    number = float(value) + 0.0
+    number = float(value) + 0.0 if dialect == "spark" else float(value)
     if math.isnan(number):
         return "NaN"
     if math.isinf(number):

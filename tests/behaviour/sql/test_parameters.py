@@ -39,6 +39,7 @@ VALUES = [
     date(1, 1, 1), date(2026, 2, 3), datetime(2026, 2, 3, 4, 5, 6, 7), time(1, 2, 3, 4),  # noqa: DTZ001 - naive values
     Decimal("1.250"), Decimal("-99999999999999999999.5"), [1, None, 3], [[1], [2]], ["a'", "b"], {"k": 1, "it's": "x"},
     pd.Timestamp("2026-01-01"), pd.NaT, np.datetime64("2026-01-01T00:00:00"),
+    bytearray(b"\x00x"), np.array([1, 2], "int32"),
 ]  # fmt: skip
 
 
@@ -55,6 +56,17 @@ def test_values_without_an_equal_form_in_duckdb(lake: DuckLake) -> None:
     duration = timedelta(days=-1, seconds=3, microseconds=5)
     (expected,) = duckdb.execute("SELECT CAST(? AS VARCHAR)", [duration]).fetchall()
     assert rows(lake.sql("SELECT CAST(? AS VARCHAR)", [duration])) == [expected]
+
+
+def test_values_that_a_constant_would_change(lake: DuckLake) -> None:
+    assert repr(rows(lake.sql("SELECT ?", [-0.0]))) == "[(-0.0,)]"
+    assert rows(lake.sql("SELECT ?", [np.array(["2026-01-01"], "datetime64[ns]")])) == [([datetime(2026, 1, 1)],)]  # noqa: DTZ001
+    assert rows(lake.sql("SELECT ?, ?", [2**127, -(2**127)])) == [(2**127, -(2**127))]
+    assert rows(lake.sql(f"SELECT {2**127}, {2**128 - 1:_}")) == [(2**127, 2**128 - 1)]
+    with pytest.raises(UsageError, match="number 1 is an integer of more than 128 bits"):
+        lake.sql("SELECT ?", [2**128])
+    with pytest.raises(UsageError, match="number 2 has nanoseconds, but an interval keeps microseconds"):
+        lake.sql("SELECT ?, ?", [1, pd.Timedelta(1, "ns")])
 
 
 def test_forms_of_parameters(lake: DuckLake) -> None:
