@@ -148,16 +148,24 @@ def sources(lake: LakeContext, names: Names, sql: str) -> tuple[str, Sources]:
         mentioned |= set(re.findall(r"[^\W\d]\w*", folded(text)))
     chosen: dict[tuple[str, str], ViewSource] = {}
     called: dict[int, MacroSource] = {}
+    unreadable: dict[tuple[str, str], DuckLakeError] = {}
+    tables_then = [_source_then(lake, one) for one in then]
     # Until nothing new is named: views and macros name further views, macros and tables. Every word that occurs counts as named, which
     # may offer DuckDB too much and never too little.
     while True:
-        views_now = [view for view in names.views if folded(view.name) in mentioned and (view.schema_name, view.name) not in chosen]
+        known = chosen.keys() | unreadable.keys()
+        views_now = [view for view in names.views if folded(view.name) in mentioned and (view.schema_name, view.name) not in known]
         macros_now = [macro for macro in names.macros if folded(macro.name) in mentioned and macro.id not in called]
         if not views_now and not macros_now:
             break
         for view in views_now:
-            body, inner = without_time_travel(_body(view), len(then))
-            then = (*then, *inner)
+            try:
+                body, inner = without_time_travel(_body(view), len(tables_then))
+                tables_then += [_source_then(lake, one) for one in inner]
+            except DuckLakeError as problem:
+                # The word may be a column, for example, so that the query may not read the view.
+                unreadable[view.schema_name, view.name] = problem
+                continue
             mentioned |= identifiers(body)
             chosen[view.schema_name, view.name] = ViewSource(
                 schema_name=view.schema_name, name=view.name, sql=paths.flattened(body), column_aliases=view.column_aliases
@@ -168,11 +176,13 @@ def sources(lake: LakeContext, names: Names, sql: str) -> tuple[str, Sources]:
             called[macro.id] = MacroSource(schema_name=macro.schema_name, name=macro.name, implementations=bodies)
     named = [one for one in names.tables if folded(one.name) in mentioned]
     # Counts of rows cost a query, and DuckDB needs them only to order joins.
-    is_joined = len(named) + len(then) + len(names.frames) > 1 or bool(chosen) or any(_is_repeated(one.name, text) for one in named)
-    tables = [*names.frames, *_sources_now(lake, names.snapshot_id, named, is_joined=is_joined), *(_source_then(lake, one) for one in then)]
-    listed = [(one.schema_name, one.name) for one in (*names.tables, *names.views, *names.frames)]
+    is_joined = len(named) + len(tables_then) + len(names.frames) > 1 or bool(chosen) or any(_is_repeated(one.name, text) for one in named)
     return paths.flattened(text), Sources(
-        tables=tuple(tables), views=tuple(chosen.values()), macros=tuple(called.values()), listed=tuple(listed)
+        tables=(*names.frames, *_sources_now(lake, names.snapshot_id, named, is_joined=is_joined), *tables_then),
+        views=tuple(chosen.values()),
+        macros=tuple(called.values()),
+        unreadable=tuple((name, problem) for (_, name), problem in unreadable.items()),
+        listed=tuple((one.schema_name, one.name) for one in (*names.tables, *names.views, *names.frames)),
     )
 
 

@@ -53,6 +53,9 @@ def error_of(problem: Exception, sql: str, sources: Sources, rejected: Sequence[
         rejected: The reasons for views and macros that could not be created.
         what: Word for the statement in messages. Default: query.
     """
+    unreadable = _unreadable([line_of(problem), *rejected], sources)
+    if unreadable is not None:
+        return unreadable
     missing = _missing(problem, sources)
     if missing is None and str(problem).startswith("Catalog Error"):
         missing = re.sub(r' because schema ".*" does not exist', "", line_of(problem))
@@ -61,6 +64,12 @@ def error_of(problem: Exception, sql: str, sources: Sources, rejected: Sequence[
     hint = quoting_hint(sql) if str(problem).startswith("Parser Error") else ""
     message = f"DuckDB cannot run the {what}: {line_of(problem)}{hint}"
     return UsageError("; ".join([message, *rejected]), sql=sql)
+
+
+def _unreadable(reasons: Sequence[str], sources: Sources) -> DuckLakeError | None:
+    """Return the error of a view that cannot be read, if DuckDB misses its name."""
+    missing = {folded(found[1].strip('"').rpartition(".")[2]) for text in reasons if (found := _MISSING_TABLE.search(text))}
+    return next((error for name, error in sources.unreadable if folded(name) in missing), None)
 
 
 def _missing(problem: Exception, sources: Sources) -> str | None:

@@ -91,12 +91,14 @@ class Sources:
     Attributes:
         comments: For queries about definitions, what comments are about, such as ``TABLE "main"."t"``, and their text.
         schemas: For queries about definitions, the paths of all schemas.
+        unreadable: Names of views that cannot be read, with the errors to raise if the query reads them.
         listed: Schema and name of all tables and views, to suggest similar names.
     """
 
     tables: tuple[TableSource, ...] = ()
     views: tuple[ViewSource, ...] = ()
     macros: tuple[MacroSource, ...] = ()
+    unreadable: tuple[tuple[str, DuckLakeError], ...] = ()
     comments: tuple[tuple[str, str], ...] = ()
     schemas: tuple[str, ...] = ()
     listed: tuple[tuple[str, str], ...] = ()

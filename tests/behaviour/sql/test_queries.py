@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from sqlalchemy import text
 
 from ducklake_core import DuckLake
 from ducklake_core.engines.arrow import read
@@ -156,6 +157,25 @@ def test_views_of_virtual_columns(lake: DuckLake) -> None:
         (298, 298, 3, 200),
         (299, 299, 3, 200),
     ]
+
+
+def test_unreadable_views_do_not_disturb_queries_about_columns_of_their_names(small: DuckLake) -> None:
+    small.write("t", [{"total": 1, "old": 2}], create=True)
+    small.create_view("total", "SELECT 1 AS a")
+    small.create_view("old", "SELECT * FROM t AT (VERSION => 77)")
+    with small.database.write() as connection:
+        connection.execute(text("UPDATE ducklake_view SET dialect = 'spark' WHERE view_name = 'total'"))
+    assert rows(small.sql("SELECT sum(total), max(old) FROM t")) == [(1, 2)]
+    small.sql("UPDATE t SET total = (SELECT max(old) + 1 FROM t)")
+    with small.transaction() as tx:
+        query = tx.sql("SELECT sum(total) AS n FROM t")
+        assert query is not None
+        assert query.to_arrow().to_pylist() == [{"n": 3}]
+    for statement in ("SELECT sum(a) FROM total", "UPDATE t SET total = (SELECT max(a) FROM total)"):
+        with pytest.raises(UnsupportedFeatureError, match=r"cannot read view main\.total: its dialect is 'spark'"):
+            small.sql(statement)
+    with pytest.raises(NotFoundError, match="there is no snapshot 77"):
+        small.sql("SELECT count(*) FROM t, old")
 
 
 def test_without_duckdb(lake: DuckLake, monkeypatch: pytest.MonkeyPatch) -> None:
