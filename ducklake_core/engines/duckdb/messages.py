@@ -83,6 +83,9 @@ def _missing(problem: Exception, sources: Sources) -> str | None:
     if found := _MISSING_TABLE.match(line):
         name = found[1].strip('"')
         schema, _, table = name.rpartition(".")
+        views = {(folded(view.schema_name), folded(view.name)) for view in sources.views}
+        if (folded(schema or DEFAULT_SCHEMA), folded(table)) in views:
+            return f"the view {name} cannot be read"
         near = similar_entries(schema or DEFAULT_SCHEMA, table, sources.listed)
         return f"there is no table or view {name} at this snapshot{near}. List them with SHOW ALL TABLES"
     if found := _MISSING_ALIAS.match(line):

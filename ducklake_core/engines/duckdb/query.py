@@ -678,7 +678,7 @@ def query_definitions(sql: str, sources: Sources) -> pa.Table:
     import duckdb
 
     with new_instance() as connection:
-        _make_definitions(connection, sources)
+        rejected = _make_definitions(connection, sources)
         broken = [] if _ABOUT_COLUMNS.search(sql) else _missing_views(connection, sources.views)
         if broken:
             # Again, in another order: the stand-ins of missing tables and columns take the names of other tables.
@@ -699,11 +699,11 @@ def query_definitions(sql: str, sources: Sources) -> pa.Table:
                 )
             return connection.sql(sql).to_arrow_table()
         except duckdb.Error as problem:
-            raise error_of(problem, sql, sources) from problem
+            raise error_of(problem, sql, sources, rejected if isinstance(problem, duckdb.CatalogException) else ()) from problem
 
 
-def _make_definitions(connection: DuckDBPyConnection, sources: Sources, broken: Sequence[ViewSource] = ()) -> None:
-    """Attach a database with all tables, views and macros.
+def _make_definitions(connection: DuckDBPyConnection, sources: Sources, broken: Sequence[ViewSource] = ()) -> list[str]:
+    """Attach a database with all tables, views and macros; return the reasons for views and macros that cannot be created.
 
     Args:
         connection: The instance.
@@ -719,7 +719,7 @@ def _make_definitions(connection: DuckDBPyConnection, sources: Sources, broken: 
     for table in sources.tables:
         name = name_in_instance(table.schema_name, table.name)
         connection.execute(f"CREATE TABLE {name} ({', '.join(map(_column_text, table.columns))})")
-    make_views(connection, replace(sources, views=tuple(view for view in sources.views if view not in broken)), _LISTED)
+    return make_views(connection, replace(sources, views=tuple(view for view in sources.views if view not in broken)), _LISTED)
 
 
 def _missing_views(connection: DuckDBPyConnection, views: Sequence[ViewSource]) -> list[ViewSource]:

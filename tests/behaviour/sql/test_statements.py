@@ -378,6 +378,9 @@ def test_views_of_missing_tables_and_columns_are_listed(small: DuckLake, sqlite_
         assert listed == [duck.rows(sql) for sql in LISTINGS]
     (text,) = small.sql("SELECT sql FROM duckdb_views() WHERE view_name = 'v4'").to_arrow()["sql"].to_pylist()  # type: ignore[union-attr]
     assert text.startswith("CREATE VIEW v4 AS SELECT (b + 1) AS c FROM")
+    for query in ("FROM v1", "DESCRIBE v1"):
+        with pytest.raises(NotFoundError, match=r"^the view v1 cannot be read; .*cannot create the view v1: .*lost does not exist"):
+            small.sql(query).to_arrow()  # type: ignore[union-attr]
 
 
 def test_a_schema_with_tables_is_not_replaced(small: DuckLake) -> None:
