@@ -182,7 +182,11 @@ def sources(lake: LakeContext, names: Names, sql: str) -> tuple[str, Sources]:
         views=tuple(chosen.values()),
         macros=tuple(called.values()),
         unreadable=tuple((name, problem) for (_, name), problem in unreadable.items()),
-        listed=tuple((one.schema_name, one.name) for one in (*names.tables, *names.views, *names.frames)),
+        listed=(
+            *((one.schema_name, one.name) for one in names.tables),
+            *((one.schema_name, one.name) for one in names.views),
+            *((one.schema_name, one.name) for one in names.frames),
+        ),
     )
 
 
