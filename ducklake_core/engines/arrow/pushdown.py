@@ -204,7 +204,7 @@ def predicate_of(node: Node, columns: FilterColumns) -> Predicate | None:
         case Call(function="if_else", operands=(Call(function="is_valid"), Call(function="is_in") as part, pa.Array())):
             # DuckDB 2.0: NULL for NULL, the list otherwise.
             return predicate_of(part, columns)
-        case Call(function="is_null", operands=(ColumnAt() as column,)):
+        case Call(function="is_null", operands=(ColumnAt() as column,), options=options) if not _nan_is_null(options):
             return IsNull(operand=columns.reference(column))
         case Call(function="is_valid", operands=(ColumnAt() as column,)):
             return negation(IsNull(operand=columns.reference(column)))
@@ -224,7 +224,14 @@ def predicate_of(node: Node, columns: FilterColumns) -> Predicate | None:
 
 def _comparison(columns: FilterColumns, column: ColumnAt, operator: Operator, literal: pa.Array) -> Predicate | None:
     values = columns.literals(column, literal)
+    if pa.types.is_floating(literal.type) and pc.is_nan(literal)[0].as_py():
+        # NaN equals nothing in Arrow, and itself here.
+        return None
     return Comparison(left=columns.reference(column), operator=operator, right=values[0]) if values else None
+
+
+def _nan_is_null(options: Any) -> bool:
+    return options is not None and bool(options.field("nan_is_null")[0].as_py())
 
 
 def _is_exact(node: Node, columns: FilterColumns) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import math
 import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -170,6 +171,18 @@ def test_nan_and_null_are_filtered_as_the_library_filters_them(sqlite_address: L
         assert table.to_polars_lazy().filter(condition).collect().height == frame.filter(condition).height, condition
     for test in (pds.field("x") > 5, ~(pds.field("x") > 5), ~pds.field("x").isin([1.0]), pds.field("flag"), ~pds.field("flag")):
         assert table.to_dataset().to_table(filter=test).num_rows == values.filter(test).num_rows, test
+
+
+def test_files_of_nan_are_kept_where_arrow_wants_them(sqlite_address: LakeAddress) -> None:
+    lake = lake_of_files(sqlite_address)
+    for number, value in enumerate([1.0, float("nan"), None]):
+        lake.write("t", pa.table({"n": [number], "x": pa.array([value], pa.float64())}))
+    table, x = lake.table("t"), pds.field("x")
+    rows = table.to_arrow()
+    nan = pc.scalar(math.nan)
+    for condition in (x != nan, x == nan, x < nan, x.isin([math.nan]), x.is_null(nan_is_null=True), x.is_null()):
+        wanted = sorted(rows.filter(condition).column("n").to_pylist())
+        assert sorted(table.to_dataset().to_table(filter=condition).column("n").to_pylist()) == wanted, condition
 
 
 def test_a_relation_can_be_run_again_and_on_a_connection(table: Table) -> None:
