@@ -46,7 +46,7 @@ from ducklake_core.format.macros import view_text
 from ducklake_core.format.options import Options, check_option_scope, normalize_option, option_name
 from ducklake_core.format.state import Snapshot
 from ducklake_core.format.types.data_types import Field
-from ducklake_core.format.types.names import DEFAULT_SCHEMA, dotted, folded, join_name, schema_path, split_name, storable
+from ducklake_core.format.types.names import DEFAULT_SCHEMA, dotted, folded, join_name, schema_path, similar_entries, split_name, storable
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.types.text import shown, visible
 from ducklake_core.format.types.type_parser import data_type_of
@@ -1578,10 +1578,12 @@ class Transaction:
         """Return the schema of a table or view that a view reads."""
         found = [place for place in ([schema] if schema else dict.fromkeys((own, DEFAULT_SCHEMA))) if self._exists(place, name)]
         if not found:
-            where = join_name(schema or own, name)
+            where, base = join_name(schema or own, name), self._catalog.base.id
+            with self._lake.reader() as reader:
+                near = similar_entries(schema or own, name, reader.table_names(base).values())
             raise NotFoundError(
-                f"The query of the view reads {where}, which does not exist (snapshot {self._catalog.base.id}). Create the table "
-                "or view first, or correct the name",
+                f"The query of the view reads {where}, which does not exist (snapshot {base}){near}. Create the table or view first, or "
+                "correct the name",
                 table=where,
             )
         if len(found) > 1:

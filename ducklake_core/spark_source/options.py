@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar, cast
 
 from ducklake_core.errors import DuckLakeError, NotFoundError, UsageError
+from ducklake_core.format.types.text import similar_or_all
 
 if TYPE_CHECKING:
     from ducklake_core.lake import DuckLake
@@ -156,10 +157,9 @@ class _Given:
             raise UsageError(f"CREATE TABLE ... USING ducklake is not supported. {_NO_TABLES}")
         for name in self._by_name:
             if name not in {one.lower() for one in known} and not name.startswith(STORAGE):
-                raise UsageError(
-                    f"format('ducklake') has no option {name!r} for {purpose}. The options are {', '.join(dict.fromkeys(known))} "
-                    f"and {STORAGE}<protocol>.<name>"
-                )
+                every = dict.fromkeys((*known, f"{STORAGE}<protocol>.<name>"))
+                use = "" if purpose == "schema" else f" for {purpose}"
+                raise UsageError(f"format('ducklake') has no option {name!r}{use}{similar_or_all(name, every, '. The options are')}")
 
     def text(self, name: str) -> str | None:
         return self._by_name.get(name.lower())

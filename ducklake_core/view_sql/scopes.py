@@ -10,7 +10,8 @@ from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.catalog.reading.visibility import same_name
 from ducklake_core.format.state import TableState
 from ducklake_core.format.types.data_types import VARIANT, DataType, StructType
-from ducklake_core.format.types.names import folded, split_path
+from ducklake_core.format.types.names import folded, similar_entries, split_path
+from ducklake_core.format.types.text import similar_in_brackets
 from ducklake_core.format.types.type_parser import without_ids
 from ducklake_core.planning.plan import FILE_INDEX, VIRTUAL_SCHEMA
 from ducklake_core.view_sql.functions import field as struct_field
@@ -143,7 +144,8 @@ class Scope:
         if self.outer is not None:
             self.uses_outer = True
             return self.outer.column(parts)
-        raise Rejected(f"column {'.'.join(parts)!r} does not exist")
+        near = similar_in_brackets(parts[-1], [column.name for one in self.relations for column in one.columns if column.name is not None])
+        raise Rejected(f"column {'.'.join(parts)!r} does not exist{near}")
 
     def _here(self, parts: tuple[str, ...]) -> list[Typed]:
         """Return every reading of a name: relation and column, column and fields."""
@@ -248,8 +250,10 @@ class Sources:
             return self._then[name]
         found = find_relations(self._reader, schema, name, own_schema, self._snapshot_id)
         if len(found) != 1:
-            what = "is not a table of the lake at that snapshot" if not found else "is a table of several schemas"
-            raise Rejected(f"{name!r} {what}")
+            if found:
+                raise Rejected(f"{name!r} is a table of several schemas")
+            near = similar_entries(schema or own_schema, name, self._reader.table_names(self._snapshot_id).values())
+            raise Rejected(f"{name!r} is not a table of the lake at that snapshot{near}")
         return found[0]
 
     def relation(self, table: TableState, alias: str | None, names: tuple[str, ...] = ()) -> tuple[str, Relation]:

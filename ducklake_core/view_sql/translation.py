@@ -88,9 +88,8 @@ def translate(
         if twice is not None:
             raise Rejected(f"it has two columns {twice!r}")
     except Rejected as problem:
-        raise UnsupportedFeatureError(
-            f"Spark cannot read {name}: {problem}. Read it in this process, without a Spark session, as with to_arrow()", view=name
-        ) from problem
+        advice = "If the SQL is valid, read it without a Spark session: DuckDB runs it in this process"
+        raise UnsupportedFeatureError(f"Spark cannot read {name}: {problem}. {advice}", view=name) from problem
     except RecursionError as problem:
         raise UnsupportedFeatureError(f"cannot read {name}: its SQL is nested too deeply", view=name) from problem
     return Translation(

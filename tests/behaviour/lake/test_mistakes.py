@@ -202,6 +202,7 @@ def test_reserved_words_in_conditions(lake: DuckLake, condition: str) -> None:
         (lambda lake: lake.table("t").scan().to_spark(None), "spark must be a Spark session, not None"),
         (lambda lake: lake.table("t").append(dict), "cannot write the class dict"),
         (lambda lake: lake.table("t").append([{"day": "x"}], missing_columns="null"), "cast the data; schema_evolution='additive' would"),
+        (lambda lake: lake.create_view("y", "SELECT id FROM ordrs"), "(did you mean 'other.orders'?). Create the table or view first"),
         (lambda lake: lake.create_table("y", ["a"]), "must be a dict of names and types such as {'id': 'int64'}"),
         (lambda lake: lake.create_table("y", {"a": "stringg"}), "(did you mean 'string'?)"),
         (lambda lake: lake.create_table("y", {"a": "int64"}, partition_by="b"), "there is no column 'b'"),

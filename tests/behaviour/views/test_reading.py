@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -70,6 +71,18 @@ def test_dropped_names_in_views_raise(sqlite_address: LakeAddress) -> None:
         match=r"main\.w: it reads view main\.v, which is not supported: 't' is not a table of the lake at that snapshot",
     ):
         _translated(lake, "w")
+
+
+def test_similar_names_are_suggested(sqlite_address: LakeAddress) -> None:
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    lake.write("orders", [{"country": "DE"}])
+    lake.create_view("v", "SELECT countri || 'x' AS c FROM orders")
+    lake.write("ordrs", [{"country": "DE"}])
+    lake.create_view("w", "SELECT country || 'x' AS c FROM ordrs")
+    lake.drop_table("ordrs")
+    for view, words in {"v": "'countri' does not exist (did you mean 'country'?)", "w": "snapshot (did you mean 'main.orders'?)"}.items():
+        with pytest.raises(UnsupportedFeatureError, match=re.escape(words)):
+            _translated(lake, view)
 
 
 def test_a_circle(sqlite_address: LakeAddress) -> None:

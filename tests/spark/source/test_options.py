@@ -17,7 +17,7 @@ CATALOG = {"catalogurl": "postgresql://me:s3cret@db/lake", "table": "t"}
 @pytest.mark.parametrize(
     ("purpose", "options", "message"),
     [
-        ("read", {"versionAsOff": "1"}, "no option 'versionasoff'"),
+        ("read", {"versionAsOff": "1"}, "no option 'versionasoff' for read .did you mean 'versionAsOf'"),
         ("read", {"feed": "changes"}, "no option 'feed' for read"),
         ("write", {"where": "a = 1"}, "no option 'where' for write"),
         ("readStream", {"versionAsOf": "3"}, "no option 'versionasof'"),
