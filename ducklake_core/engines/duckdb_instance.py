@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -187,3 +188,28 @@ def _end(connection: DuckDBPyConnection, future: Future[Result]) -> None:
     while not future.done():
         connection.interrupt()
         wait([future], timeout=INTERRUPT_SECONDS)
+
+
+_KIND = re.compile(r"(?!INTERNAL)[A-Z]\w*(?: \w+){0,3} Error: ")
+"""What DuckDB puts before its messages, such as "Binder Error: "."""
+_OUT_OF_RANGE = re.compile(r"Type \w+ with value (.*?) can't be cast because the value is out of range for the destination type (\w+)")
+_SOURCE_COLUMN = re.compile(r"(.*) when casting from source column (.+?)", re.DOTALL)
+_NAME_OF_TYPE = re.compile(r"\b(?:U?INT(?:8|16|32|64|128)|BOOL|FLOAT|DOUBLE)\b")
+
+
+def line_of(problem: BaseException) -> str:
+    """Return DuckDB's message without its kind and the position in the SQL text, and how to let SQL read files."""
+    line = _KIND.sub("", lines_of(problem)[0], count=1)
+    line = _OUT_OF_RANGE.sub(r"\1 is out of range for type \2", line)
+    if "onver" in line or "out of range" in line:
+        # In SQL, INT8 is BIGINT. In lower case, these names of stored types are types of columns.
+        line = _NAME_OF_TYPE.sub(lambda found: "boolean" if found[0] == "BOOL" else found[0].lower(), line)
+    line = re.sub(r"\b(STRING|INTEGER)_LITERAL\b", lambda found: "VARCHAR" if found[1] == "STRING" else "INTEGER", line)
+    if found := _SOURCE_COLUMN.fullmatch(line):
+        line = f"column {found[2]!r}: {found[1]}"
+    return f"{line}. Pass files=True to let SQL read files" if "file system operations are disabled" in line else line
+
+
+def lines_of(problem: BaseException) -> list[str]:
+    """Return the lines of a message; at least one."""
+    return str(problem).strip().splitlines() or [type(problem).__name__]

@@ -28,7 +28,7 @@ from ducklake_core.errors import DuckLakeError, NotFoundError, UnsupportedFeatur
 from ducklake_core.format.types.data_types import Field
 from ducklake_core.format.types.names import DEFAULT_SCHEMA, folded, join_name, quoted_path, split_name, split_path
 from ducklake_core.format.types.schema import Schema, to_arrow_schema
-from ducklake_core.format.types.text import counted, similar_or_all
+from ducklake_core.format.types.text import counted, similar_in_brackets, similar_or_all
 from ducklake_core.format.types.type_parser import data_type_of
 from ducklake_core.planning.plan import FEED_ROW_ID, FEED_SNAPSHOT_ID
 from ducklake_core.planning.planner import feed_schema
@@ -370,7 +370,8 @@ def _catalog_source(key: str, name: str, caller: Caller) -> TableSource:
     with caller.lake.reader() as reader:
         table = reader.catalog.get(name.removeprefix("ducklake_"))
         if table is None and not (is_inlined_table(name) and reader.has_table(name)):
-            raise NotFoundError(f"the catalog has no table {name}", table=name)
+            near = similar_in_brackets(name, [f"ducklake_{one}" for one in reader.catalog])
+            raise NotFoundError(f"the catalog has no table {name}{near}", table=name)
         # The catalog does not list the columns of tables of inlined rows and deletes.
         selected = reader.catalog.whole(name) if table is None else table.select()
         result = reader.connection.execute(selected)

@@ -182,11 +182,7 @@ def sources(lake: LakeContext, names: Names, sql: str) -> tuple[str, Sources]:
         views=tuple(chosen.values()),
         macros=tuple(called.values()),
         unreadable=tuple((name, problem) for (_, name), problem in unreadable.items()),
-        listed=(
-            *((one.schema_name, one.name) for one in names.tables),
-            *((one.schema_name, one.name) for one in names.views),
-            *((one.schema_name, one.name) for one in names.frames),
-        ),
+        listed=_listed(names),
     )
 
 
@@ -245,7 +241,19 @@ def definitions(lake: LakeContext, names: Names) -> Sources:
     called = [MacroSource(schema_name=one.schema_name, name=one.name, implementations=one.implementations) for one in names.macros]
     commented: list[TableState | ViewState] = [*states, *names.views]
     comments = [comment for one in commented for comment in _comments(one)]
-    return Sources(tables=tuple(tables), views=tuple(shown), macros=tuple(called), comments=tuple(comments), schemas=tuple(names.schemas()))
+    return Sources(
+        tables=tuple(tables),
+        views=tuple(shown),
+        macros=tuple(called),
+        comments=tuple(comments),
+        schemas=tuple(names.schemas()),
+        listed=_listed(names),
+    )
+
+
+def _listed(names: Names) -> tuple[tuple[str, str], ...]:
+    every: list[NamedTable | ViewState | TableSource] = [*names.tables, *names.views, *names.frames]
+    return tuple((one.schema_name, one.name) for one in every)
 
 
 def _comments(one: TableState | ViewState) -> Iterator[tuple[str, str]]:

@@ -46,6 +46,13 @@ _INSTEAD_OF_TEMP = (
     "pass rows = lake.sql(query).to_arrow() to each statement that reads it, as in lake.sql('FROM rows', rows=rows), or write "
     "WITH name AS (query)"
 )
+_TRANSACTION = "run the statements with tx.sql(...) in a block of lake.transaction()"
+_INSTEAD = {
+    **dict.fromkeys(("BEGIN", "START", "COMMIT", "ROLLBACK", "ABORT", "END"), _TRANSACTION),
+    **dict.fromkeys(("ATTACH", "DETACH"), "open the other lake with DuckLake.open(...), and pass its rows as a frame"),
+    **dict.fromkeys(("SET", "RESET"), "only SET VARIABLE and RESET VARIABLE are"),
+    "USE": "write the schema before the name of a table, as in schema.table",
+}
 _FLAGS = ("exists", "replace", "kind", "this", "refresh")
 
 
@@ -98,6 +105,8 @@ class Statement:
             text, has_data = without_data_clause(self._sql, self._tokens)
             self._parsed(parse_statement(without_query(text, self._tokens)), has_data=has_data)
         else:
+            if words[0] in _INSTEAD:
+                reject(words[0], _INSTEAD[words[0]])
             near = similar_in_brackets(words[0], _FIRST_WORDS)
             reject(f"{words[0]}{near}", None if near else f"statements begin with {', '.join(_FIRST_WORDS)}")
 

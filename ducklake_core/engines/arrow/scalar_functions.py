@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ducklake_core.engines.duckdb_instance import INEXACT_IN_ARROW, require_duckdb, shared_connection, variant_of
+from ducklake_core.engines.duckdb_instance import INEXACT_IN_ARROW, line_of, require_duckdb, shared_connection, variant_of
 from ducklake_core.errors import DuckLakeError, SchemaError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.expressions.comparison import integer_range
 from ducklake_core.format.expressions.literals import text_literal
@@ -850,7 +850,7 @@ def _computed_by_duckdb(sql: str, array: Any) -> Any:
             # DuckDB keeps the row order of a scan of Arrow data, so that the results line up with the input.
             found = connection.sql(f"SELECT {sql} AS found FROM (SELECT {value} FROM __ducklake_variants)").to_arrow_table()  # noqa: S608
         except duckdb.NotImplementedException as problem:
-            raise UnsupportedFeatureError(f"{sql}: {str(problem).splitlines()[0]}", expression=sql) from problem
+            raise UnsupportedFeatureError(f"{sql}: {line_of(problem)}", expression=sql) from problem
         except duckdb.Error as problem:
-            raise SchemaError(f"{sql}: {str(problem).splitlines()[0]}", expression=sql) from problem
+            raise SchemaError(f"{sql}: {line_of(problem)}", expression=sql) from problem
     return found.column("found").combine_chunks()

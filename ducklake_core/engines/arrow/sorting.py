@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ducklake_core.engines.arrow.write_state import WriteState
-from ducklake_core.engines.duckdb_instance import require_duckdb, shared_connection
+from ducklake_core.engines.duckdb_instance import line_of, require_duckdb, shared_connection
 from ducklake_core.errors import SchemaError, UnsupportedFeatureError
 from ducklake_core.format.layout.sorting import WRITE_UNSORTED, SortOrder
 from ducklake_core.format.types.data_types import FLOATS, Field
@@ -106,7 +106,7 @@ def _computed_values(rows: pa.RecordBatch, order: SortOrder, schema: Schema, tab
             # DuckDB keeps the row order of a scan of Arrow data, so that the values line up with the rows.
             found = connection.from_arrow(data).project(f"({order.expression}) AS found").to_arrow_table()
         except duckdb.Error as error:
-            raise _rejected(order, table, f"which DuckDB cannot evaluate ({str(error).splitlines()[0]}); {remedy}") from error
+            raise _rejected(order, table, f"which DuckDB cannot evaluate ({line_of(error)}); {remedy}") from error
     values = found.column("found").combine_chunks()
     column = from_arrow_field(found.schema.field("found"))
     return comparable_values(values, column), column

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ducklake_core.engines.duckdb_instance import line_of, lines_of
 from ducklake_core.errors import DuckLakeError, NotFoundError, UsageError
 from ducklake_core.format.expressions.syntax import quoting_hint
 from ducklake_core.format.types.names import DEFAULT_SCHEMA, folded, similar_entries
@@ -14,8 +15,6 @@ from ducklake_core.format.types.text import similar, similar_in_brackets
 if TYPE_CHECKING:
     from ducklake_core.engines.duckdb.query import Sources
 
-_KIND = re.compile(r"(?!INTERNAL)[A-Z]\w*(?: \w+){0,3} Error: ")
-"""What DuckDB puts before its messages, such as "Binder Error: "."""
 _MISSING_COLUMN = re.compile(
     r'(?:Referenced column|(?:Table|Values list) ".*?" does not have a column named|Column) "(?P<name>.+?)"'
     r"(?:$| not found in FROM| does not exist on | in \w+ list not found)"
@@ -24,23 +23,7 @@ _MISSING_FUNCTION = re.compile(r"(?:\w+ )?(?:Function|Macro) with name (.*?) doe
 _EXTENSION_FUNCTION = re.compile(r'(?:\w+ )?Function with name "(.*?)" is not in the catalog, but it exists in the (\w+) extension')
 _MISSING_TABLE = re.compile(r"Table with name (.*?) does not exist")
 _MISSING_ALIAS = re.compile(r'Referenced table "(.*?)" not found')
-_OUT_OF_RANGE = re.compile(r"Type \w+ with value (.*?) can't be cast because the value is out of range for the destination type (\w+)")
-_SOURCE_COLUMN = re.compile(r"(.*) when casting from source column (.+?)", re.DOTALL)
-_NAME_OF_TYPE = re.compile(r"\b(?:U?INT(?:8|16|32|64|128)|BOOL|FLOAT|DOUBLE)\b")
 _IN_QUOTES = re.compile(r'"((?:[^"]|"")+)"')
-
-
-def line_of(problem: BaseException) -> str:
-    """Return DuckDB's message without its kind and the position in the SQL text, and how to let SQL read files."""
-    line = _KIND.sub("", _lines(problem)[0], count=1)
-    line = _OUT_OF_RANGE.sub(r"\1 is out of range for type \2", line)
-    if "onver" in line or "out of range" in line:
-        # In SQL, INT8 is BIGINT. In lower case, these names of stored types are types of columns.
-        line = _NAME_OF_TYPE.sub(lambda found: "boolean" if found[0] == "BOOL" else found[0].lower(), line)
-    line = re.sub(r"\b(STRING|INTEGER)_LITERAL\b", lambda found: "VARCHAR" if found[1] == "STRING" else "INTEGER", line)
-    if found := _SOURCE_COLUMN.fullmatch(line):
-        line = f"column {found[2]!r}: {found[1]}"
-    return f"{line}. Pass files=True to let SQL read files" if "file system operations are disabled" in line else line
 
 
 def error_of(problem: Exception, sql: str, sources: Sources, rejected: Sequence[str] = (), what: str = "query") -> DuckLakeError:
@@ -103,9 +86,5 @@ def _missing(problem: Exception, sources: Sources) -> str | None:
 
 def _candidates(problem: Exception) -> list[str]:
     """Return the names that DuckDB lists below its message."""
-    listed = [line for line in _lines(problem)[1:] if line.startswith(("Candidate ", "Did you mean"))]
+    listed = [line for line in lines_of(problem)[1:] if line.startswith(("Candidate ", "Did you mean"))]
     return [name.replace('""', '"') for line in listed for name in _IN_QUOTES.findall(line)]
-
-
-def _lines(problem: BaseException) -> list[str]:
-    return str(problem).strip().splitlines() or [type(problem).__name__]

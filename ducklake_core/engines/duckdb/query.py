@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import pyarrow as pa
 
 from ducklake_core.engines.duckdb.functions import make_functions, query_needs_conversion, read_query
-from ducklake_core.engines.duckdb.messages import error_of, line_of
+from ducklake_core.engines.duckdb.messages import error_of
 from ducklake_core.engines.duckdb.relations import Failures, TableDataset, TableSource, explained_table, view_of
-from ducklake_core.engines.duckdb_instance import INEXACT_IN_ARROW, new_instance, run_interruptibly, scratch_connection
+from ducklake_core.engines.duckdb_instance import INEXACT_IN_ARROW, line_of, new_instance, run_interruptibly, scratch_connection
 from ducklake_core.errors import DuckLakeError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.expressions.sql import quoted
 from ducklake_core.format.macro_definitions import MacroImplementation

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 
-from ducklake_core.engines.duckdb_instance import require_duckdb, shared_connection
+from ducklake_core.engines.duckdb_instance import line_of, require_duckdb, shared_connection
 from ducklake_core.errors import UnsupportedFeatureError, UsageError
 from ducklake_core.format.expressions.predicates import Literal
 from ducklake_core.format.expressions.sql import quoted
@@ -112,7 +112,7 @@ def _computed(query: str, sql: str, connection: DuckDBPyConnection) -> tuple[Any
     try:
         found = connection.execute(query).fetchone()
     except duckdb.Error as problem:
-        raise UsageError(f"DuckDB cannot compute {sql}: {str(problem).splitlines()[0]}") from problem
+        raise UsageError(f"DuckDB cannot compute {sql}: {line_of(problem)}") from problem
     assert found is not None
     return tuple(found)
 

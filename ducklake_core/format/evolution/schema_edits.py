@@ -119,7 +119,7 @@ def rename_node(schema: Schema, path: Sequence[str], name: str) -> Schema:
     if len(path) > 1:
         _check_field(schema, path, "renamed")
     if not name:
-        raise UsageError(f"{dotted(path)} needs a name", column=dotted(path))
+        raise UsageError(f"the new name of column {dotted(path)} is empty. Pass a name", column=dotted(path))
     _check_free(tuple(field for field in siblings if field.id != node.id), name)
     return edit_node(schema, path, lambda field: replace(field, name=name))
 

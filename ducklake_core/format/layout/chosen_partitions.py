@@ -8,6 +8,7 @@ from ducklake_core.errors import DuckLakeError, UsageError
 from ducklake_core.format.expressions.conditions import bind
 from ducklake_core.format.expressions.parser import bind_column, is_null, literal
 from ducklake_core.format.expressions.predicates import (
+    ColumnReference,
     Comparison,
     InList,
     KeyValue,
@@ -128,7 +129,7 @@ def _key(text: str, spec: PartitionSpec, schema: Schema) -> PartitionField | Non
 
 def _one_of(key: PartitionField, values: Sequence[object], schema: Schema) -> Predicate:
     column = bind_column((key.column,), schema)
-    literals = tuple(dict.fromkeys(literal(value, column.type) for value in values if value is not None))
+    literals = tuple(dict.fromkeys(_value(key, value, column) for value in values if value is not None))
     found: list[Predicate] = [InList(operand=column, values=literals)] if literals else []
     return disjunction([*found, *([is_null(schema, key.column)] if None in values else [])])
 
@@ -138,10 +139,7 @@ def _is(key: PartitionField, value: object, schema: Schema) -> Predicate:
     if key.transform == "identity":
         if value is None:
             return is_null(schema, key.column)
-        try:
-            return Comparison(left=column, operator="=", right=literal(value, column.type))
-        except DuckLakeError as error:
-            raise UsageError(f"{shown(value)} is not a value of partition key {key.column!r}: {error.message}") from error
+        return Comparison(left=column, operator="=", right=_value(key, value, column))
     text = None if value is None else str(_checked_number(key, value))
     name = '"' + key.column.replace('"', '""') + '"'
     call = f"bucket({key.buckets}, {name})" if key.buckets is not None else f"{key.transform}({name})"
@@ -152,6 +150,13 @@ def _is(key: PartitionField, value: object, schema: Schema) -> Predicate:
         scalar=KeyValue(column=column, key=key, text=text),
         in_arrow=True,
     )
+
+
+def _value(key: PartitionField, value: object, column: ColumnReference) -> Literal:
+    try:
+        return literal(value, column.type)
+    except DuckLakeError as error:
+        raise UsageError(f"{shown(value)} is not a value of partition key {key.column!r}: {error.message}") from error
 
 
 def _checked_number(key: PartitionField, value: object) -> int:

@@ -13,6 +13,7 @@ from ducklake_core.cli.app import app
 from ducklake_core.errors import DuckLakeError
 
 COLUMNS = {"id": "int64", "country": "varchar", "n": "int8", "amount": "decimal(10,2)", "day": "date", "u": "uuid"}
+ROW = [{"id": 1, "select": "a"}]
 FOREIGN_WORDS = ("sqlglot", "<class", "Line 1", "Error tokenizing", "invalid literal", "CSV conversion", "column #", "Catalog Error")
 
 
@@ -22,7 +23,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> DuckLake:
     lake = DuckLake.create(f"sqlite:///{folder}/lake.sqlite", data_path=f"{folder}/files/")
     lake.create_table("t", COLUMNS)
     lake.table("t").append([{"id": 1, "country": "DE", "n": 1}], missing_columns="null")
-    lake.write("other.orders", [{"id": 1, "select": "a"}])
+    lake.write("other.orders", ROW, partition_by="id")
     return lake
 
 
@@ -170,6 +171,11 @@ def test_the_name_of_a_file_is_an_address(lake: DuckLake, tmp_path: Path, monkey
         ("UPDATE t SET n = 300", "schema", "column 'n': 300 is not a value of type int8"),
         ("MERGE INTO t USING other.orders AS o ON t.id = o.idd WHEN MATCHED THEN DELETE", "not-found", "the source has no column 'idd'"),
         ("CALL lake.snapshot()", "unsupported-feature", "CALL lake.snapshot is not supported (did you mean 'snapshots'"),
+        ("DESCRIBE ordrs", "not-found", "(did you mean 'other.orders'?)"),
+        ("SELECT * FROM t AT (TIMESTAMP => 'nope')", "usage", "DuckDB cannot compute 'nope': invalid timestamp field format"),
+        ("FROM __ducklake_metadata_lake.ducklake_snapshots", "not-found", "no table ducklake_snapshots (did you mean 'ducklake_snapshot'"),
+        ("BEGIN", "unsupported-feature", "BEGIN is not supported: run the statements with tx.sql(...)"),
+        ("SET threads = 4", "unsupported-feature", "SET is not supported: only SET VARIABLE and RESET VARIABLE are"),
         ("GRANT ALL", "unsupported-feature", "GRANT is not supported: statements begin with SELECT, FROM"),
     ],
 )
@@ -202,6 +208,10 @@ def test_reserved_words_in_conditions(lake: DuckLake, condition: str) -> None:
         (lambda lake: lake.table("t").scan().to_spark(None), "spark must be a Spark session, not None"),
         (lambda lake: lake.table("t").append(dict), "cannot write the class dict"),
         (lambda lake: lake.table("t").append([{"day": "x"}], missing_columns="null"), "cast the data; schema_evolution='additive' would"),
+        (
+            lambda lake: lake.table("other.orders").overwrite(ROW, partitions=[{"id": "x"}]),
+            "'x' is not a value of partition key 'id'",
+        ),
         (lambda lake: lake.create_view("y", "SELECT id FROM ordrs"), "(did you mean 'other.orders'?). Create the table or view first"),
         (lambda lake: lake.create_table("y", ["a"]), "must be a dict of names and types such as {'id': 'int64'}"),
         (lambda lake: lake.create_table("y", {"a": "stringg"}), "(did you mean 'string'?)"),
