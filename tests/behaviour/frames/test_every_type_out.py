@@ -250,6 +250,7 @@ def test_lists_of_json_come_from_polars(duck: Oracle) -> None:
     """pyarrow's cast of their large lists is an invalid array, which ended the process."""
     lake = DuckLake.connect(duck.address.url)
     own = f"t{FILE_TYPES.index(JSON)}"
+    lake.create_table("polars", {"n": "int32", "v": "json", "l": "json[]"})
     lake.write("polars", lake.table(own).to_polars().select("n", "v", "l"), inline=False)
     assert duck.rows("SELECT n, l::VARCHAR FROM lake.polars ORDER BY n") == duck.rows(f"SELECT n, l::VARCHAR FROM {own} ORDER BY n")
 
