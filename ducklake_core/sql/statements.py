@@ -456,6 +456,10 @@ class Cursor:
 def alter_table(tx: StatementTarget, name: str, at: Cursor) -> None:
     """Run the action of ALTER TABLE, at which the cursor stands; a column may be a field of structs."""
     if at.takes("ADD"):
+        start = at.place
+        if any(at.takes(word) for word in ("PRIMARY", "UNIQUE", "FOREIGN", "CHECK", "CONSTRAINT")):
+            at.place = start
+            reject(f"ADD {at.rest()}", "the only constraint of DuckLake is NOT NULL, as in ALTER TABLE name ALTER column SET NOT NULL")
         at.takes("COLUMN")
         if_not_exists = at.takes("IF", "NOT", "EXISTS")
         path = at.name()

@@ -616,10 +616,16 @@ def check_scalar(scalar: Scalar, batch: pa.RecordBatch, column: Field | None = N
         batch: No rows, with the columns that it is bound to.
         column: The column that it is assigned to.
     """
-    if column is None:
-        outcome(scalar, batch)
-    else:
+    if column is not None:
         assigned(scalar, column, batch)
+        return
+    try:
+        outcome(scalar, batch)
+    except UnsupportedFeatureError as error:
+        if error.message.startswith("Arrow cannot"):
+            raise
+        message = f"Arrow cannot evaluate the condition, because it does not support {error.message}"
+        raise UnsupportedFeatureError(f"{message}. Cast the values, or use lake.sql(...) or Spark") from error
 
 
 def outcome(scalar: Scalar, batch: pa.RecordBatch) -> Any:

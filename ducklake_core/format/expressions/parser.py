@@ -225,7 +225,9 @@ def _named(path: tuple[str, ...], schema: Schema) -> tuple[ColumnReference, tupl
             raise NotFoundError(message, column=path[0]) from None
         if len(path) > 1 or "did you mean" in error.message:
             raise
-        message = f"{error.message}. If it is a string, write it in single quotes, as in '{path[0]}'"
+        string = f"If it is a string, write it in single quotes, as in '{path[0]}'"
+        remedy = "For a missing value, write IS NULL" if path[0] == "None" else string
+        message = f"{error.message}. {remedy}"
         raise NotFoundError(message, column=path[0]) from None
 
 

@@ -44,6 +44,7 @@ def message_of(call: Callable[[], object]) -> str:
         "id BETWEEN 'a' AND 'b'": "the type of column 'id'",
         "id = 1 & n = 2": "Write AND and OR instead of & and |",
         "country = DE": "If it is a string, write it in single quotes, as in 'DE'",
+        "country == None": "For a missing value, write IS NULL",
         "the_country = 'DE'": "there is no column 'the_country' (did you mean 'country'",
         "id = 1 AND": "cannot read the condition 'id = 1 AND': a part is missing after 'AND'",
         "(id = 1": "')' is missing after '1'",
@@ -60,6 +61,11 @@ def test_conditions(lake: DuckLake, condition: str, words: str) -> None:
 def test_conditions_in_python_name_the_column(lake: DuckLake) -> None:
     assert message_of(lambda: lake.table("t").scan(where=col("country") == 5).to_arrow()).startswith("column 'country': 5 cannot be")
     assert message_of(lambda: lake.table("t").scan(where=col("id").isin(["a"])).to_arrow()).startswith("column 'id': 'a' cannot be")
+
+
+def test_condition_of_an_update_that_arrow_cannot_evaluate(lake: DuckLake) -> None:
+    message = message_of(lambda: lake.table("t").update({"n": 1}, where="country = 5"))
+    assert message.startswith("Arrow cannot evaluate the condition, because it does not support a comparison of varchar with int32. Cast")
 
 
 def test_a_string_that_is_set_without_quotes(lake: DuckLake) -> None:

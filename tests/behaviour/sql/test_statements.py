@@ -187,6 +187,8 @@ REJECTED = {
     "UPDATE t SET k = 1, K = 2": "set twice",
     "DELETE FROM t WHERE": "^cannot parse the SQL: a part is missing",
     "DROP TABLE": "^cannot parse the SQL: a name is missing",
+    "ALTER TABLE t ADD PRIMARY KEY (k)": r"^ADD PRIMARY KEY \(k\) is not supported: the only constraint of DuckLake is NOT NULL",
+    "ALTER TABLE t ADD CONSTRAINT c CHECK (k > 0)": r"^ADD CONSTRAINT c CHECK \(k > 0\) is not supported",
     "ALTER TABLE t ADD": "^cannot parse the SQL: a name is missing",
     "INSERT INTO t (k) SELECT 1 ON CONFLICT DO NOTHING": "CONFLICT in INSERT",
     "INSERT OR REPLACE INTO t VALUES (1, 'a')": "INSERT OR REPLACE",
