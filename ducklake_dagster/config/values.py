@@ -51,13 +51,14 @@ def rejected_values(kind: type[BaseModel]) -> Iterator[None]:
     try:
         yield
     except ValidationError as error:
-        faults = "; ".join(map(_fault, error.errors(include_input=False)))
-        raise UsageError(f"{kind.__name__}: {faults}", parameter=".".join(map(str, error.errors(include_input=False)[0]["loc"]))) from None
+        faults = error.errors()
+        parameter = ".".join(map(str, faults[0]["loc"]))
+        raise UsageError(f"{kind.__name__}: {'; '.join(map(_fault, faults))}", parameter=parameter) from None
 
 
 def _fault(fault: Mapping[str, Any]) -> str:
     name, text = ".".join(map(str, fault["loc"])), str(fault["msg"])
-    if fault["type"] in ("missing", "model_attributes_type"):
+    if fault["type"] in ("missing", "model_attributes_type") or fault["input"] is None:
         return f"{name} is required"
     # A validator of this library raises UsageError.
     rejected = fault.get("ctx", {}).get("error")

@@ -112,7 +112,7 @@ def test_a_lake(project: Any) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"catalog": {"kind": "postgres", "password": "hunter2"}}, r"catalog of a DuckLakeComponent .*postgres\.database: "),
+        ({"catalog": {"kind": "postgres", "password": "hunter2"}}, "catalog of a DuckLakeComponent .*Catalog: database is required"),
         ({"catalog": {"kind": "oracle"}}, "catalog of a DuckLakeComponent is invalid"),
         (
             {"storage": {"kind": "s3", "bucket": "x", "secret_access_key": "hunter2"}},
