@@ -349,7 +349,7 @@ def check(
             )
         with read_or_not():
             if as_json:
-                findings = [_values(one, *one.__dataclass_fields__, "severity", "mend") for one in result.findings]
+                findings = [_values(one, *one.__dataclass_fields__, "severity", "fix") for one in result.findings]
                 print_json({**_values(result, *result.__dataclass_fields__), "findings": findings})
             else:
                 print_report(result, as_json=False)

@@ -51,13 +51,13 @@ class Finding:
         return CODES[self.code].severity
 
     @property
-    def mend(self) -> str:
+    def fix(self) -> str:
         """Return the advice for repairing it."""
-        return CODES[self.code].mend
+        return CODES[self.code].fix
 
     def __str__(self) -> str:
         where = "".join(f" {one}" for one in (self.table, self.path) if one)
-        return f"{self.severity} {self.code}{where}: {self.what}; {self.mend}"
+        return f"{self.severity} {self.code}{where}: {self.what}; {self.fix}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +128,7 @@ class CheckResult:
         """Return a table with one row for each finding."""
         import pyarrow as pa
 
-        names = ("code", "severity", "table", "path", "what", "mend")
+        names = ("code", "severity", "table", "path", "what", "fix")
         numbers = ("table_id", "data_file_id", "column_id")
         columns = {name: pa.array([getattr(one, name) for one in self.findings], pa.string()) for name in names}
         columns |= {name: pa.array([getattr(one, name) for one in self.findings], pa.int64()) for name in numbers}
@@ -140,7 +140,7 @@ class Code:
     """One kind of finding."""
 
     severity: Severity
-    mend: str
+    fix: str
 
 
 CODES: dict[str, Code] = {

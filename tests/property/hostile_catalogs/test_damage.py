@@ -20,7 +20,7 @@ from tests.support.parameters import spread
 
 Copies = Callable[[str], DamagedLake]
 _STATISTICS = [one for one in READ if "stats" in one.name or "count" in one.name]
-_REPAIRED = [one for one in FOUND if "repair=True" in CODES[one.codes.split()[0]].mend]  # codespell:ignore mend
+_REPAIRED = [one for one in FOUND if "repair=True" in CODES[one.codes.split()[0]].fix]
 _TYPED = [one for one in ALL if one not in READ_IN_SQLITE]
 
 
