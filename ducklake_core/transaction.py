@@ -1133,7 +1133,8 @@ class Transaction:
             self._catalog.create_schema(path)
         elif not if_not_exists:
             raise AlreadyExistsError(
-                f"Schema {name!r} already exists (snapshot {self._catalog.base.id}). Choose another name, or set if_not_exists",
+                f"Schema {name!r} already exists (snapshot {self._catalog.base.id}). Choose another name, or pass "
+                "if_not_exists=True (IF NOT EXISTS)",
                 schema=name,
             )
 
@@ -1195,8 +1196,8 @@ class Transaction:
                 return
             if not or_replace:
                 raise AlreadyExistsError(
-                    f"Table {name} already exists (snapshot {self._catalog.base.id}). Choose another name, or set if_not_exists "
-                    "or or_replace",
+                    f"Table {name} already exists (snapshot {self._catalog.base.id}). Choose another name, or pass "
+                    "if_not_exists=True (IF NOT EXISTS) or or_replace=True (OR REPLACE)",
                     table=name,
                 )
             with self._catalog.whole_or_nothing():
@@ -1642,8 +1643,8 @@ class Transaction:
                 return
             if not or_replace:
                 raise AlreadyExistsError(
-                    f"The {kind} macro {name} already exists (snapshot {self._catalog.base.id}). Choose another name, or set "
-                    "if_not_exists or or_replace",
+                    f"The {kind} macro {name} already exists (snapshot {self._catalog.base.id}). Choose another name, or pass "
+                    "if_not_exists=True (IF NOT EXISTS) or or_replace=True (OR REPLACE)",
                     macro=name,
                 )
             self._catalog.drop_macro(found)

@@ -492,7 +492,7 @@ def evolve(
         return state, ()
     from ducklake_core.format.evolution.reconciliation import reconcile
 
-    found = reconcile(state.schema, frame, mode, state.next_column_id, holds_only_nulls)
+    found = reconcile(state.schema, frame, mode, state.next_column_id, holds_only_nulls, state.qualified_name)
     if found.missing and missing_columns == "error":
         raise lacking_columns(state.qualified_name, found.missing)
     if not found.added and not found.ended:

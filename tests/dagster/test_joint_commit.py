@@ -118,7 +118,7 @@ def test_a_failure_in_one_asset_changes_none(run: Run, lake_resource: DuckLakeRe
     run([together(**audited)])
     FRAMES.update(orders=numbers(5), lines=numbers(-1) if fault == "audit" else numbers("x"))
     text = cause(run([together(**audited)], raise_on_error=False))
-    assert ("positive: 1 row failed" if fault == "audit" else "does not fit the table: column 'n'") in text
+    assert ("positive: 1 row failed" if fault == "audit" else "does not fit main.lines: column 'n'") in text
     assert (stored(lake_resource, "orders"), stored(lake_resource, "lines")) == ([1], [2])
     assert lake_resource.connect().snapshot().id == 1
 

@@ -251,7 +251,12 @@ def contains(new: DataType, old: DataType) -> bool:
 
 
 def reconcile(
-    table: Schema, frame: Schema, mode: Mode, next_column_id: int, holds_only_nulls: Callable[[Field, bool], bool] | None = None
+    table: Schema,
+    frame: Schema,
+    mode: Mode,
+    next_column_id: int,
+    holds_only_nulls: Callable[[Field, bool], bool] | None = None,
+    name: str = "the table",
 ) -> Reconciliation:
     """Compare a frame's columns with a table's, by name without regard to case, at any depth.
 
@@ -267,6 +272,7 @@ def reconcile(
         next_column_id: First id that new columns may take.
         holds_only_nulls: Returns whether a column of the table has only NULL. Called for columns that do not fit, or may not fit (the
             second argument). Such a column is replaced by a new one of the frame's type. None if columns are never replaced.
+        name: Name of the table, for the error.
 
     Raises:
         SchemaError: The frame does not fit; the message lists every difference with both types.
@@ -277,7 +283,7 @@ def reconcile(
     if rejected:
         cast = "cast the data; " if work.replaced else ""
         hint = "".join(sorted(work.remedies)) if work.rejected or mode != "strict" else f"; {_misspelled(table, frame)}{cast}{_ADDITIVE}"
-        raise SchemaError(f"the data does not fit the table: {'; '.join(rejected)}{hint}", differences=tuple(rejected))
+        raise SchemaError(f"the data does not fit {name}: {'; '.join(rejected)}{hint}", differences=tuple(rejected))
     return Reconciliation(
         schema=Schema(columns=columns) if work.changed else table,
         ended=tuple(work.ended),
