@@ -35,7 +35,7 @@ def test_a_run_of_three_services(postgres: PostgresServer, s3: S3Server, tmp_pat
     database = address.url.rpartition("/")[2].partition("?")[0]
     values = (postgres.socket, database, postgres.user, "unused", KEY, SECRET, "us-east-1", s3.endpoint)
     of_lake = {**common, **dict(zip(LAKE, values, strict=True))}
-    code, daemon, web = (shlex.split(line) for line in blocks(PAGE, "console")[0].splitlines())
+    code, daemon, web = (shlex.split(line, comments=True) for line in blocks(PAGE, "console")[0].splitlines())
 
     def service(command: list[str], port: int) -> list[str]:
         """Return the command with another port."""
