@@ -67,7 +67,7 @@ def _maps(values: pd.Series[Any]) -> Any:
     """Return maps, which are lists of pairs in columns of objects."""
     if values.dtype != object:
         return pa.array(values)
-    pairs = [None if pairs is None else [(key, str(value)) for key, value in pairs] for pairs in values]
+    pairs = [None if pairs is None else [(key, None if value is None else str(value)) for key, value in pairs] for pairs in values]
     return pa.array(pairs, pa.map_(pa.int32(), pa.string()))
 
 
