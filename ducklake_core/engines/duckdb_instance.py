@@ -191,7 +191,7 @@ def _end(connection: DuckDBPyConnection, future: Future[Result]) -> None:
 
 
 _KIND = re.compile(r"(?!INTERNAL)[A-Z]\w*(?: \w+){0,3} Error: ")
-"""What DuckDB puts before its messages, such as "Binder Error: "."""
+"""Kind of an error, with which DuckDB's messages begin, such as "Binder Error: "."""
 _OUT_OF_RANGE = re.compile(r"Type \w+ with value (.*?) can't be cast because the value is out of range for the destination type (\w+)")
 _SOURCE_COLUMN = re.compile(r"(.*) when casting from source column (.+?)", re.DOTALL)
 _NAME_OF_TYPE = re.compile(r"\b(?:U?INT(?:8|16|32|64|128)|BOOL|FLOAT|DOUBLE)\b")

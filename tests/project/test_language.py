@@ -17,8 +17,6 @@ SKIPPED = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["codespel
 SOURCES = ("ducklake_core", "ducklake_dagster", "examples", "benchmarks", "tests", ".ci")
 DOCUMENTS = ("README.md", ".github", "docs")
 
-DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-
 CLAUSE = re.compile(r"(What|Which|Whose|Whether|Where|How|Who)\b")
 WORDS = ("says", "asks", "tells")
 PHRASES = ("says of", "said of", "in force", "seven bits", "as well as ever", "as far as", "made anew")  # codespell:ignore said,anew
@@ -54,9 +52,10 @@ class Source:
     def parse(cls, path: Path) -> Source:
         source = cls(str(path.relative_to(ROOT)))
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, DOCUMENTED) and (docstring := ast.get_docstring(node)):
-                source.docstrings.append(docstring.splitlines()[0])
-            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            # A string that is a statement is a docstring, also below a constant or a field.
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+                source.docstrings.append(node.value.value.strip().partition("\n")[0])
+            elif isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 source.names.append((node.lineno, node.name))
             elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                 source.names.append((node.lineno, node.id))

@@ -42,8 +42,6 @@ _LONGEST_SECONDS = 31_536_000
 _SECONDS = frozenset({"connect_timeout", "read_timeout", "write_timeout"})
 
 _ABSENT = frozenset({ENOENT, ENOTDIR, EBADF, ELOOP})
-
-
 _DATABASES = ("sqlite", "postgresql", "postgres", "mysql", "mariadb", "duckdb")
 
 
@@ -174,7 +172,8 @@ def _from_url(text: str, metadata_schema: str | None) -> CatalogAddress:
         raise UsageError("The database name in the catalog address contains a NUL character. Remove it")
     match url.get_backend_name():
         case "sqlite" if url.host:
-            raise UsageError("The path of a SQLite catalog follows three slashes, or four if it is absolute. Write sqlite:///lake.sqlite")
+            path = "/".join(filter(None, (url.host, url.database)))
+            raise UsageError(f"The path of a SQLite catalog follows three slashes, or four if it is absolute. Write sqlite:///{path}")
         case "sqlite":
             return _sqlite(url.database or "", metadata_schema)
         case "postgresql" | "postgres":

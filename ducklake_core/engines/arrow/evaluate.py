@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import reduce
 from importlib import import_module
@@ -242,15 +243,22 @@ def _of_scalar(scalar: Scalar | None, expression: SqlExpression, batch: Data) ->
 
     if scalar is None:
         raise _needs_engine(expression)
-    try:
+    with _as_condition(repr(expression.sql), expression=expression.sql):
         if isinstance(batch, pa.Table):
             return pa.chunked_array([outcome(scalar, part) for part in batch.to_batches()], pa.bool_()).combine_chunks()
         return outcome(scalar, batch)
+
+
+@contextmanager
+def _as_condition(condition: str, **details: object) -> Iterator[None]:
+    """Raise errors about a part of a condition, whose messages are nouns such as "a comparison of varchar with int32", as its errors."""
+    try:
+        yield
     except UnsupportedFeatureError as error:
         if error.message.startswith("Arrow cannot"):
             raise
-        message = f"Arrow cannot evaluate {expression.sql!r}, because it does not support {error.message}"
-        raise UnsupportedFeatureError(f"{message}. Cast the values, or use lake.sql(...) or Spark", expression=expression.sql) from error
+        message = f"Arrow cannot evaluate {condition}, because it does not support {error.message}"
+        raise UnsupportedFeatureError(f"{message}. Cast the values, or use lake.sql(...) or Spark", **details) from error
 
 
 def _repeated(value: bool | None, length: int) -> pa.BooleanArray:
@@ -619,13 +627,8 @@ def check_scalar(scalar: Scalar, batch: pa.RecordBatch, column: Field | None = N
     if column is not None:
         assigned(scalar, column, batch)
         return
-    try:
+    with _as_condition("the condition"):
         outcome(scalar, batch)
-    except UnsupportedFeatureError as error:
-        if error.message.startswith("Arrow cannot"):
-            raise
-        message = f"Arrow cannot evaluate the condition, because it does not support {error.message}"
-        raise UnsupportedFeatureError(f"{message}. Cast the values, or use lake.sql(...) or Spark") from error
 
 
 def outcome(scalar: Scalar, batch: pa.RecordBatch) -> Any:
