@@ -190,11 +190,11 @@ def _end(connection: DuckDBPyConnection, future: Future[Result]) -> None:
         wait([future], timeout=INTERRUPT_SECONDS)
 
 
-_KIND = re.compile(r"(?!INTERNAL)[A-Z]\w*(?: \w+){0,3} Error: ")
+_KIND = re.compile(r"\A(?!INTERNAL)[A-Z]\w*(?: \w+){0,3} Error: ")
 """Kind of an error, with which DuckDB's messages begin, such as "Binder Error: "."""
 _OUT_OF_RANGE = re.compile(r"Type \w+ with value (.*?) can't be cast because the value is out of range for the destination type (\w+)")
 _SOURCE_COLUMN = re.compile(r"(.*) when casting from source column (.+?)", re.DOTALL)
-_NAME_OF_TYPE = re.compile(r"\b(?:U?INT(?:8|16|32|64|128)|BOOL|FLOAT|DOUBLE)\b")
+_NAME_OF_TYPE = re.compile(r"'[^']*'|\b(?:U?INT(?:8|16|32|64|128)|BOOL|FLOAT|DOUBLE)\b")
 
 
 def line_of(problem: BaseException) -> str:
@@ -203,11 +203,18 @@ def line_of(problem: BaseException) -> str:
     line = _OUT_OF_RANGE.sub(r"\1 is out of range for type \2", line)
     if "onver" in line or "out of range" in line:
         # In SQL, INT8 is BIGINT. In lower case, these names of stored types are types of columns.
-        line = _NAME_OF_TYPE.sub(lambda found: "boolean" if found[0] == "BOOL" else found[0].lower(), line)
+        line = _NAME_OF_TYPE.sub(_type_in_message, line)
     line = re.sub(r"\b(STRING|INTEGER)_LITERAL\b", lambda found: "VARCHAR" if found[1] == "STRING" else "INTEGER", line)
     if found := _SOURCE_COLUMN.fullmatch(line):
         line = f"column {found[2]!r}: {found[1]}"
     return f"{line}. Pass files=True to let SQL read files" if "file system operations are disabled" in line else line
+
+
+def _type_in_message(found: re.Match[str]) -> str:
+    if found[0].startswith("'"):
+        # A value.
+        return found[0]
+    return "boolean" if found[0] == "BOOL" else found[0].lower()
 
 
 def lines_of(problem: BaseException) -> list[str]:

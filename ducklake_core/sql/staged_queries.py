@@ -103,7 +103,7 @@ class StagedQueries:
             check_in_process(self.lake, self.names(), query)
         except DuckLakeError as problem:
             # Functions of extensions and files are unknown here, but not to a DuckDB that reads the view.
-            if "belongs to DuckDB's extension" not in problem.message and "file system operations" not in problem.message:
+            if not problem.details.get("runs_elsewhere"):
                 raise
 
     def _rows_on_spark(self, query: str, target: Sequence[tuple[str, Field]] | None, spark: SparkSession, *, by_name: bool) -> FrameLike:

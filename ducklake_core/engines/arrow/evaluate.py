@@ -258,7 +258,9 @@ def _as_condition(condition: str, **details: object) -> Iterator[None]:
         if error.message.startswith("Arrow cannot"):
             raise
         message = f"Arrow cannot evaluate {condition}, because it does not support {error.message}"
-        raise UnsupportedFeatureError(f"{message}. Cast the values, or use lake.sql(...) or Spark", **details) from error
+        raise UnsupportedFeatureError(
+            f"{message}. Cast the values, write it in another way, or use lake.sql(...) or Spark", **details
+        ) from error
 
 
 def _repeated(value: bool | None, length: int) -> pa.BooleanArray:

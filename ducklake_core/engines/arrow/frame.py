@@ -46,7 +46,13 @@ _ONE_COLUMN = "it is one column without a name, not rows. Make a table, such as 
 _POLARS_INTEGERS = {"Int128": "int128", "UInt128": "uint128"}
 _FAILURES = (pa.ArrowException, TypeError, ValueError, OverflowError, NotImplementedError)
 _LARGEST_UNSIGNED = 2**64 - 1
-_NOT_EXPORTED = ("variant", "time with time zone", "bit")
+_NOT_EXPORTED = {
+    "variant": "JSON",
+    "time with time zone": "TIME or VARCHAR",
+    "bit": "VARCHAR",
+    "uhugeint": "DECIMAL(38, 0) or VARCHAR",
+}
+"""Types of DuckDB that it does not export to Arrow, or with other values, and types to cast them to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -343,13 +349,13 @@ def _of_stream(data: Any) -> pa.RecordBatchReader:
 
 
 def _check_relation(relation: Any) -> None:
-    """Raise for a column of a type that DuckDB does not export to Arrow, or not with its values: offsets of times, and lengths of bits."""
+    """Raise for a column of a type that DuckDB does not export to Arrow with its values: it drops offsets of times and lengths of bits."""
     for name, data_type in zip(relation.columns, relation.types, strict=True):
         found = next((kind for kind in _parts_of(data_type) if kind.id in _NOT_EXPORTED), None)
         if found is not None:
             raise UnsupportedFeatureError(
-                f"cannot write column {name!r} of a DuckDB relation: DuckDB does not export {found} to Arrow. Cast the column to another "
-                "type, such as JSON, TIME or VARCHAR, or write its values with lake.sql(...)",
+                f"cannot read column {name!r} of a DuckDB relation: DuckDB does not export {found} to Arrow. Cast the values to "
+                f"{_NOT_EXPORTED[found.id]}, or write them with lake.sql(...)",
                 column=name,
             )
 
@@ -418,13 +424,18 @@ def _of_polars(data: Any) -> pa.Table:
     # Other libraries reject the private type of 128-bit integers, so they are exported as strings.
     huge = {name: _POLARS_INTEGERS[str(kind)] for name, kind in data.schema.items() if str(kind) in _POLARS_INTEGERS}
     for name, kind in data.schema.items():
-        if name not in huge and any(one in str(kind) for one in _POLARS_INTEGERS):
+        if name not in huge and _has_huge_integers(kind):
             message = f"column {name!r} has integers of 128 bits inside lists or structs. Cast them to Decimal"
             raise UsageError(f"cannot write a polars DataFrame: {message}", column=name)
     if not huge:
         return pa.table(data)
     rows = pa.table(data.with_columns(pl.col(*huge).cast(pl.String)))
     return _table([_huge_column(field, column, huge.get(field.name)) for field, column in zip(rows.schema, rows.columns, strict=True)])
+
+
+def _has_huge_integers(kind: Any) -> bool:
+    parts = [kind.inner] if hasattr(kind, "inner") else [field.dtype for field in getattr(kind, "fields", ())]
+    return str(kind) in _POLARS_INTEGERS or any(map(_has_huge_integers, parts))
 
 
 def _of_lazy_polars(data: Any) -> pa.RecordBatchReader:
@@ -544,7 +555,7 @@ def _without_loss(kind: str, name: str, array: Any, values: Sequence[Any], *, fr
 
 
 def _is_lossy(arrow: Any) -> bool:
-    return bool(pa.types.is_temporal(arrow) or pa.types.is_binary(arrow))
+    return bool(pa.types.is_temporal(arrow) or pa.types.is_binary(arrow) or _is_uuid(arrow))
 
 
 def _exact_type(failed: str, arrow: Any, values: Sequence[Any]) -> Any:
@@ -554,9 +565,14 @@ def _exact_type(failed: str, arrow: Any, values: Sequence[Any]) -> Any:
     if pa.types.is_struct(arrow):
         rows = [value for value in values if isinstance(value, Mapping)]
         return pa.struct([own.with_type(_exact_type(failed, own.type, [row.get(own.name) for row in rows])) for own in arrow])
-    # NaT is an instance of datetime with a nanosecond attribute, but differs from itself.
-    known = [value for value in values if value is not None and value == value]  # noqa: PLR0124
-    if pa.types.is_binary(arrow) and any(isinstance(value, UUID) for value in known):
+    if pa.types.is_binary(arrow) and {bytes, type(None)}.issuperset(map(type, values)):
+        return arrow
+    # NaT is an instance of datetime with a nanosecond attribute, but differs from itself, as NaN does; NA cannot be compared.
+    known = [value for value in values if value is not None and type(value).__name__ != "NAType" and value == value]  # noqa: PLR0124
+    uuids = sum(isinstance(value, UUID) for value in known) if pa.types.is_binary(arrow) or _is_uuid(arrow) else 0
+    if uuids and uuids < len(known):
+        raise UsageError(f"{failed} mixes UUIDs and other values. Convert them to one type")
+    if uuids:
         return pa.uuid()
     if pa.types.is_binary(arrow) and any(isinstance(value, str) for value in known):
         raise UsageError(f"{failed} mixes strings and bytes. Convert them to one type")
@@ -593,7 +609,7 @@ def _with_bytes(value: Any) -> Any:
         return value.bytes
     if isinstance(value, Mapping):
         return {key: _with_bytes(part) for key, part in value.items()}
-    if isinstance(value, Iterable) and not isinstance(value, str | bytes):
+    if isinstance(value, Iterable) and not isinstance(value, str | bytes | bytearray | memoryview):
         return [_with_bytes(part) for part in value]
     return value
 

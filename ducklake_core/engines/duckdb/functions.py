@@ -30,6 +30,8 @@ _MACROS = {
     "st_makeenvelope": "(a, b, c, d) AS "
     "CAST(format('POLYGON (({} {}, {} {}, {} {}, {} {}, {} {}))', a, b, a, d, c, d, c, b, a, b) AS GEOMETRY)",
 }
+OWN_FUNCTIONS = frozenset({*_MACROS, *RELATIONS})
+"""Names of macros that this library may create in an instance."""
 _CALL = re.compile(r"\b(?:st_[a-z]+(?=\s*\()|current_database(?=\s*\()|current_catalog\b)", re.IGNORECASE)
 
 

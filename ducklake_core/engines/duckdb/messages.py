@@ -21,6 +21,7 @@ _MISSING_COLUMN = re.compile(
 )
 _MISSING_FUNCTION = re.compile(r"(?:\w+ )?(?:Function|Macro) with name (.*?) does not exist")
 _EXTENSION_FUNCTION = re.compile(r'(?:\w+ )?Function with name "(.*?)" is not in the catalog, but it exists in the (\w+) extension')
+_RUNS_ELSEWHERE = re.compile(r"is not in the catalog, but it exists in the \w+ extension|file system operations are disabled")
 _MISSING_TABLE = re.compile(r"Table with name (.*?) does not exist")
 _MISSING_ALIAS = re.compile(r'Referenced table "(.*?)" not found')
 _IN_QUOTES = re.compile(r'"((?:[^"]|"")+)"')
@@ -36,17 +37,22 @@ def error_of(problem: Exception, sql: str, sources: Sources, rejected: Sequence[
         rejected: The reasons for views and macros that could not be created.
         what: Word for the statement in messages. Default: query.
     """
-    unreadable = _unreadable([line_of(problem), *rejected], sources)
+    import duckdb
+
+    reasons = [line_of(problem), *rejected]
+    unreadable = _unreadable(reasons, sources)
     if unreadable is not None:
         return unreadable
-    missing = _missing(problem, sources)
-    if missing is None and str(problem).startswith("Catalog Error"):
+    # A DuckDB with the extension, or with access to the file, can run it.
+    details = {"runs_elsewhere": True} if any(_RUNS_ELSEWHERE.search(reason) for reason in reasons) else {}
+    missing = _missing(problem, sources) if isinstance(problem, duckdb.BinderException | duckdb.CatalogException) else None
+    if missing is None and isinstance(problem, duckdb.CatalogException):
         missing = re.sub(r' because schema ".*" does not exist', "", line_of(problem))
     if missing is not None:
-        return NotFoundError("; ".join([missing, *rejected]), sql=sql)
-    hint = quoting_hint(sql) if str(problem).startswith("Parser Error") else ""
+        return NotFoundError("; ".join([missing, *rejected]), sql=sql, **details)
+    hint = quoting_hint(sql) if isinstance(problem, duckdb.ParserException) else ""
     message = f"DuckDB cannot run the {what}: {line_of(problem)}{hint}"
-    return UsageError("; ".join([message, *rejected]), sql=sql)
+    return UsageError("; ".join([message, *rejected]), sql=sql, **details)
 
 
 def _unreadable(reasons: Sequence[str], sources: Sources) -> DuckLakeError | None:

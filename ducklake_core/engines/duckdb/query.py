@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import pyarrow as pa
 
-from ducklake_core.engines.duckdb.functions import make_functions, query_needs_conversion, read_query
+from ducklake_core.engines.duckdb.functions import OWN_FUNCTIONS, make_functions, query_needs_conversion, read_query
 from ducklake_core.engines.duckdb.messages import error_of
 from ducklake_core.engines.duckdb.relations import Failures, TableDataset, TableSource, explained_table, view_of
 from ducklake_core.engines.duckdb_instance import INEXACT_IN_ARROW, line_of, new_instance, run_interruptibly, scratch_connection
@@ -52,6 +52,7 @@ Target: TypeAlias = "Sequence[tuple[str, Field]]"
 _ABOUT_COLUMNS = re.compile(r"column|\ball\s+tables\b|table_info|^\s*desc", re.IGNORECASE)
 """A query of definitions that shows columns. DuckDB leaves out views whose columns are unknown."""
 
+_CASTS_AT_ONCE = 1000
 _SAMPLES = ("'1'", "'2020-01-01'", "'01:02:03'", "'00000000-0000-0000-0000-000000000001'", "'[]'", "'{}'", "'POINT (0 0)'")
 """Strings such that every type has a value for one of them."""
 
@@ -624,16 +625,33 @@ def misfit(casts: Sequence[str]) -> tuple[int, str] | None:
     Args:
         casts: SQL text of the constants, each cast to the type of its column.
     """
+    for start in range(0, len(casts), _CASTS_AT_ONCE):
+        end = min(start + _CASTS_AT_ONCE, len(casts))
+        if _failure(casts[start:end]) is not None:
+            break
+    else:
+        return None
+    while end - start > 1:
+        middle = (start + end) // 2
+        if _failure(casts[start:middle]) is not None:
+            end = middle
+        else:
+            start = middle
+    reason = _failure(casts[start:end])
+    return (start, reason) if reason else None
+
+
+def _failure(casts: Sequence[str]) -> str | None:
+    """Return DuckDB's reason why one of some constants cannot be cast; empty if one is no constant, and None if all can be cast."""
     import duckdb
 
     with scratch_connection() as connection:
-        for index, cast in enumerate(casts):
-            try:
-                connection.execute(f"SELECT {cast}").fetchall()
-            except (duckdb.ConversionException, duckdb.OutOfRangeException, duckdb.InvalidInputException) as problem:
-                return index, line_of(problem)
-            except duckdb.Error:
-                return None
+        try:
+            connection.execute(f"SELECT {', '.join(casts)}").fetchall()
+        except (duckdb.ConversionException, duckdb.OutOfRangeException, duckdb.InvalidInputException) as problem:
+            return line_of(problem)
+        except duckdb.Error:
+            return ""
     return None
 
 
@@ -677,16 +695,10 @@ def query_definitions(sql: str, sources: Sources) -> pa.Table:
     """
     import duckdb
 
-    with new_instance() as connection:
-        rejected = _make_definitions(connection, sources)
-        broken = [] if _ABOUT_COLUMNS.search(sql) else _missing_views(connection, sources.views)
-        if broken:
-            # Again, in another order: the stand-ins of missing tables and columns take the names of other tables.
-            connection.execute(f"USE {_CATALOG}")
-            connection.execute(f"DETACH {_LISTED}")
-            _make_definitions(connection, sources, broken)
+    with _instance_of_definitions(sources, stand_ins=not _ABOUT_COLUMNS.search(sql)) as (connection, rejected):
         if sources.tables:
             connection.execute(_with_sizes(sources.tables))
+        connection.execute(_without_own_functions(sources.macros))
         for subject, text in sources.comments:
             with suppress(duckdb.CatalogException):
                 # A view that DuckDB could not create has none.
@@ -700,6 +712,26 @@ def query_definitions(sql: str, sources: Sources) -> pa.Table:
             return connection.sql(sql).to_arrow_table()
         except duckdb.Error as problem:
             raise error_of(problem, sql, sources, rejected if isinstance(problem, duckdb.CatalogException) else ()) from problem
+
+
+@contextmanager
+def _instance_of_definitions(sources: Sources, *, stand_ins: bool) -> Iterator[tuple[DuckDBPyConnection, list[str]]]:
+    """Lend an instance with all definitions, and the reasons for views and macros that cannot be created.
+
+    Args:
+        sources: The definitions.
+        stand_ins: Whether to create views that name missing tables or columns over stand-ins of these.
+    """
+    with new_instance() as connection:
+        rejected = _make_definitions(connection, sources)
+        broken = _missing_views(connection, sources.views) if stand_ins else []
+        if not broken:
+            yield connection, rejected
+            return
+    with new_instance() as connection:
+        # Again, in another order: the stand-ins take the names of other tables.
+        _make_definitions(connection, sources, broken)
+        yield connection, rejected
 
 
 def _make_definitions(connection: DuckDBPyConnection, sources: Sources, broken: Sequence[ViewSource] = ()) -> list[str]:
@@ -778,6 +810,13 @@ def _with_sizes(tables: Sequence[TableSource]) -> str:
     return f"""CREATE TEMP MACRO duckdb_tables() AS TABLE
         SELECT found.* REPLACE (coalesce(n, estimated_size) AS estimated_size) FROM system.main.duckdb_tables() AS found
         LEFT JOIN ({counted}) ON database_name = '{_LISTED}' AND schema_name = schema_of AND table_name = name_of"""  # noqa: S608
+
+
+def _without_own_functions(macros: Sequence[MacroSource]) -> str:
+    """Return a macro in place of duckdb_functions() that leaves out the functions of this library."""
+    own = ", ".join(quoted(name, "duckdb") for name in sorted(OWN_FUNCTIONS - {folded(one.name) for one in macros}))
+    return f"""CREATE TEMP MACRO duckdb_functions() AS TABLE SELECT * FROM system.main.duckdb_functions()
+        WHERE database_name <> 'temp' AND NOT starts_with(function_name, '__ducklake_') AND (internal OR function_name NOT IN ({own}))"""  # noqa: S608
 
 
 def _column_text(column: Field) -> str:

@@ -747,7 +747,8 @@ def check_values(array: ArrowArray, path: str) -> None:
         _check_range(_integers(array), first, last, path, name, infinite=True)
     elif pa.types.is_interval(arrow):
         known = array.drop_null()
-        if np.any(np.frombuffer(known.buffers()[1], _INTERVAL_PARTS, len(known))["nanoseconds"] % 1000):
+        parts_of = np.frombuffer(known.buffers()[1], _INTERVAL_PARTS, len(known), known.offset * _INTERVAL_PARTS.itemsize)
+        if np.any(parts_of["nanoseconds"] % 1000):
             raise SchemaError(f"column {path!r}: an interval has nanoseconds, but DuckLake keeps microseconds", column=path)
     elif pa.types.is_decimal(arrow):
         most = Decimal(10**arrow.precision - 1).scaleb(-arrow.scale, _WIDE_TYPES)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import duckdb
 import pandas as pd
@@ -110,6 +111,9 @@ UNSTORABLE: dict[str, tuple[Callable[[], Any], str]] = {
     "times with a zone": (lambda: duckdb.sql("SELECT TIMETZ '10:00:00+02' AS c"), "column 'c' .* export TIME WITH TIME ZONE"),
     "nested times": (lambda: duckdb.sql("SELECT [{'t': TIMETZ '10:00:00+02'}] AS c"), "column 'c' .* export TIME WITH TIME ZONE"),
     "bits": (lambda: duckdb.sql("SELECT MAP {'a': '101'::BIT} AS c"), "column 'c' of a DuckDB relation: DuckDB does not export BIT"),
+    "large integers": (lambda: duckdb.sql("SELECT [(2::UHUGEINT ** 127)::UHUGEINT] AS c"), "column 'c' .* export UHUGEINT .*DECIMAL"),
+    "strings next to UUIDs": (lambda: [{"c": UUID(int=1)}, {"c": "abcdefghijklmnop"}], "column 'c' mixes UUIDs and other values"),
+    "nested strings": (lambda: [{"c": [UUID(int=1), "abcdefghijklmnop"]}], "column 'c' mixes UUIDs and other values"),
     "types of others": (lambda: pa.table({"c": pa.ExtensionArray.from_storage(Celsius(), pa.array([1]))}), "column 'c' has Arrow type"),
     "nested Int128": (
         lambda: pl.DataFrame({"c": [[2**100]]}, schema={"c": pl.List(pl.Int128)}),
@@ -125,6 +129,26 @@ def test_values_that_would_change_raise_with_the_column(small: DuckLake, name: s
         with pytest.raises(DuckLakeError, match=message):
             small.write("t", make(), inline=inline)
     assert not small.has_table("t")
+
+
+def test_slices_of_intervals_are_checked_alone(small: DuckLake) -> None:
+    values = pa.table({"i": pa.array([(0, 0, 1), (0, 0, 1000), (0, 0, 2000)], INTERVALS)})
+    small.write("t", values.slice(1))
+    assert small.table("t").count() == 2
+    with pytest.raises(DuckLakeError, match="nanoseconds"):
+        small.write("t", values.slice(0, 1))
+
+
+def test_bytes_next_to_uuids_stay_bytes(small: DuckLake) -> None:
+    small.write("t", [{"a": {"x": UUID(int=1), "y": bytearray(b"ab")}}])
+    assert small.table("t").to_arrow().to_pylist() == [{"a": {"x": UUID(int=1), "y": b"ab"}}]
+    small.write("o", pd.DataFrame({"u": pd.Series([UUID(int=1), pd.NA, None], dtype=object)}))
+    assert small.table("o").to_arrow()["u"].to_pylist() == [UUID(int=1), None, None]
+
+
+def test_fields_may_be_called_like_types_of_polars(small: DuckLake) -> None:
+    small.write("t", pl.DataFrame({"a": [{"Int128": 1}]}))
+    assert small.table("t").to_arrow().to_pylist() == [{"a": {"Int128": 1}}]
 
 
 def test_other_types_of_duckdb_relations_are_written(small: DuckLake) -> None:

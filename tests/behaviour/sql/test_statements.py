@@ -385,6 +385,29 @@ def test_views_of_missing_tables_and_columns_are_listed(small: DuckLake, sqlite_
             small.sql(query).to_arrow()  # type: ignore[union-attr]
 
 
+def test_broken_views_are_listed_next_to_functions_of_this_library(small: DuckLake) -> None:
+    small.sql("CREATE TABLE g (x GEOMETRY); CREATE TABLE b (i INTEGER); CREATE VIEW g1 AS SELECT st_intersects(x, x) AS r FROM g")
+    small.sql("CREATE VIEW b1 AS SELECT i, current_database() AS d FROM b; DROP TABLE b")
+    assert small.sql("SHOW TABLES").to_arrow()["name"].to_pylist() == ["b1", "g", "g1"]  # type: ignore[union-attr]
+    assert small.sql("SELECT function_name FROM duckdb_functions() WHERE NOT internal").to_arrow().num_rows == 0  # type: ignore[union-attr]
+
+
+def test_views_over_functions_of_extensions_are_created(small: DuckLake) -> None:
+    small.sql("CREATE VIEW a AS SELECT st_x(st_point(1, 2)) AS p")
+    small.sql("CREATE VIEW b AS SELECT * FROM a")
+    small.sql("CREATE MACRO m(x) AS st_point(x, x)")
+    small.sql("CREATE VIEW c AS SELECT m(1) AS y")
+    with pytest.raises(NotFoundError, match=r"the view b cannot be read; .* exists in the spatial extension"):
+        small.sql("SELECT * FROM b")
+
+
+def test_errors_keep_values_as_they_were_written(small: DuckLake) -> None:
+    with pytest.raises(UsageError, match="string 'DOUBLE' to int32"):
+        small.sql("SELECT CAST('DOUBLE' AS INTEGER)").to_arrow()  # type: ignore[union-attr]
+    with pytest.raises(UsageError, match=r'Column "a" not found in FROM'):
+        small.sql("SELECT error('Column \"a\" not found in FROM')").to_arrow()  # type: ignore[union-attr]
+
+
 def test_a_schema_with_tables_is_not_replaced(small: DuckLake) -> None:
     small.sql("CREATE SCHEMA s; CREATE TABLE s.y (i INTEGER)")
     with pytest.raises(UsageError, match=r"contains y\. Drop these first, or drop the schema with CASCADE"):
