@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from ducklake_core.engines.arrow.evaluate import RELATIONS, require_shapely
 from ducklake_core.engines.duckdb_instance import variant_of
-from ducklake_core.format.types.data_types import UINT128, VARCHAR, VARIANT, DataType, Field, ListType, MapType, StructType, children_of
+from ducklake_core.format.types.data_types import TIMETZ, UINT128, VARCHAR, VARIANT, DataType, Field, ListType, MapType, StructType, children_of
 from ducklake_core.format.types.names import folded, quoted_path
 from ducklake_core.format.types.schema import to_arrow_field, to_arrow_type
 from ducklake_core.format.values.arrow_cast import cast_leaf
@@ -41,7 +41,8 @@ def taken_in(text: str, data_type: DataType) -> str:
 
 
 def _given_out(text: str, data_type: DataType) -> str:
-    with_strings = _mapped(text, data_type, lambda own: f"CAST({own} AS VARCHAR)", UINT128)
+    in_utc = _mapped(text, data_type, lambda own: f"timezone(INTERVAL 0 HOURS, {own})", TIMETZ)
+    with_strings = _mapped(in_utc, data_type, lambda own: f"CAST({own} AS VARCHAR)", UINT128)
     return _mapped(with_strings, data_type, lambda own: f"CASE WHEN ({own}) IS NULL THEN NULL ELSE variant_to_parquet_variant({own}) END")
 
 
@@ -89,8 +90,8 @@ def read_query(connection: DuckDBPyConnection, sql: str) -> pa.RecordBatchReader
         described = []
     if not any(_type_needs_conversion(kind) for _, kind in described):
         return connection.sql(sql).to_arrow_reader()
-    # DuckDB's export to Arrow does not keep variants and unsigned 128-bit integers. The query is wrapped in one that converts them to
-    # binaries and strings at any depth, and _marked() gives the result its Arrow types.
+    # DuckDB's export to Arrow does not keep variants, unsigned 128-bit integers and offsets of times. The query is wrapped in one that
+    # converts them to binaries, strings and times in UTC at any depth, and _marked() gives the result its Arrow types.
     fields = [Field(name=name, type=_shape(connection.type(kind)) if _type_needs_conversion(kind) else VARCHAR) for name, kind in described]
     columns = [f"{_given_out(f'c{place}', one.type)} AS {quoted_path((one.name,))}" for place, one in enumerate(fields)]
     names = ", ".join(f"c{place}" for place in range(len(fields)))
@@ -98,13 +99,16 @@ def read_query(connection: DuckDBPyConnection, sql: str) -> pa.RecordBatchReader
     return _marked(connection.sql(text).to_arrow_reader(), fields)
 
 
+_WORDS = ("VARIANT", "UHUGEINT", "UINT128", "MD5_NUMBER", "TIMETZ", "TIME WITH TIME ZONE")
+
+
 def query_needs_conversion(text: str) -> bool:
     """Return whether SQL text mentions a type or function whose result needs conversion, or an integer that only UHUGEINT holds."""
-    return any(word in text.upper() for word in ("VARIANT", "UHUGEINT", "UINT128", "MD5_NUMBER")) or _LONG_INTEGER.search(text) is not None
+    return any(word in text.upper() for word in _WORDS) or _LONG_INTEGER.search(text) is not None
 
 
 def _type_needs_conversion(kind: str) -> bool:
-    return "VARIANT" in kind or "UHUGEINT" in kind
+    return any(name in kind for name in ("VARIANT", "UHUGEINT", "TIME WITH TIME ZONE"))
 
 
 def _shape(kind: Any) -> DataType:
@@ -123,6 +127,8 @@ def _shape(kind: Any) -> DataType:
             return VARIANT
         case "uhugeint":
             return UINT128
+        case "time with time zone":
+            return TIMETZ
         case _:
             return VARCHAR
 

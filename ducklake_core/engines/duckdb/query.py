@@ -30,7 +30,7 @@ from ducklake_core.errors import DuckLakeError, UnsupportedFeatureError, UsageEr
 from ducklake_core.format.expressions.sql import quoted
 from ducklake_core.format.macro_definitions import MacroImplementation
 from ducklake_core.format.macros import PLACEHOLDER
-from ducklake_core.format.types.data_types import UINT128, VARCHAR, VARIANT, DataType, with_children
+from ducklake_core.format.types.data_types import TIMETZ, UINT128, VARCHAR, VARIANT, DataType, with_children
 from ducklake_core.format.types.names import DEFAULT_SCHEMA, folded, quoted_path, split_path
 from ducklake_core.format.types.schema import duckdb_type, parse_leaf_type
 from ducklake_core.format.values.temporal import session_zone
@@ -326,7 +326,7 @@ def _binding_connection(sources: Sources, *, files: bool = False) -> Iterator[Du
 def sources_need_conversion(sources: Sources) -> bool:
     """Return whether the tables, views or macros of a query have values that need conversion (see ``variants``)."""
     nodes = (node for table in sources.tables for node in table.columns.walk())
-    return any(node.type in (VARIANT, UINT128) for node in nodes) or any(query_needs_conversion(text) for text in sources.statements)
+    return any(node.type in (VARIANT, UINT128, TIMETZ) for node in nodes) or any(query_needs_conversion(text) for text in sources.statements)
 
 
 def _assigned(connection: DuckDBPyConnection, sql: str, target: Target, *, by_name: bool) -> str:

@@ -112,3 +112,11 @@ def test_files_in_which_all_lists_and_maps_of_uuids_are_null_are_read(tmp_path: 
     lake.write("made", pa.table({"a": [3], "c": lists}))
     assert sorted(lake.table("made").to_arrow()["a"].to_pylist()) == [1, 2, 3]
     lake.close()
+
+
+def test_computed_times_with_a_zone_are_in_utc_as_stored_ones(lake: DuckLake) -> None:
+    lake.sql("CREATE TABLE t (c TIMETZ)")
+    lake.sql("INSERT INTO t VALUES ('12:00:00+02')")
+    stored = lake.sql("SELECT c, [c] AS l FROM t UNION ALL SELECT c, [c] FROM t").to_arrow().slice(1)
+    computed = lake.sql("SELECT '12:00:00+02'::TIMETZ AS c, ['23:00:00+13'::TIMETZ] AS l").to_arrow()
+    assert computed.equals(stored), computed
