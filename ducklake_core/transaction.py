@@ -1952,7 +1952,10 @@ class Transaction:
                     "A query in a transaction cannot run on Spark. Remove spark, or query the committed tables with lake.sql(..., "
                     "spark=...)"
                 )
-            return StagedQuery(self._queries(sources, files=files), sql, zone)
+            queries = self._queries(sources, files=files)
+            with in_zone(zone):
+                queries.check(sql)
+            return StagedQuery(queries, sql, zone)
 
         def query(text: str) -> StagedQuery:
             return StagedQuery(self._queries(sources, files=files), text, zone)

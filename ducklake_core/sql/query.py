@@ -125,8 +125,6 @@ class Query(Readable):
         require_duckdb(
             "the query is more than a selection of columns of one table, so it needs an engine. Pass a Spark session with spark="
         )
-        if _is_explain(self._sql):
-            return explained_in_process(self._lake, self._names(), self._sql, files=self._files).to_reader()
         return rows_in_process(self._lake, self._names(), self._sql, files=self._files)
 
     def _names(self) -> Names:
@@ -255,6 +253,8 @@ def rows_in_process(
         UnsupportedFeatureError: DuckDB is not installed.
         UsageError: DuckDB rejects the query, or fails while it runs; or it names a virtual column and shows whole rows.
     """
+    if _is_explain(sql):
+        return _explained_in_process(lake, names, sql, files=files).to_reader()
     if is_about_definitions(sql, names):
         return query_definitions(sql, definitions(lake, names)).to_reader()
     return _in_process(lake, names, sql, lambda text, found: run(text, found, target=target, by_name=by_name, files=files))
@@ -314,7 +314,7 @@ def check_in_process(lake: LakeContext, names: Names, sql: str, *, files: bool =
     return None if is_explain else bound
 
 
-def explained_in_process(lake: LakeContext, names: Names, sql: str, *, files: bool = False) -> pa.Table:
+def _explained_in_process(lake: LakeContext, names: Names, sql: str, *, files: bool = False) -> pa.Table:
     """Return the plan of a query that EXPLAIN stands before, with the files that are read; the columns are those of DuckDB's EXPLAIN.
 
     EXPLAIN ANALYZE runs the query too, and adds the number of its rows and the time that it takes.

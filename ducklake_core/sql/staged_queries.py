@@ -87,20 +87,28 @@ class StagedQueries:
         require_duckdb("the rows of a query need an engine. Pass a Spark session with spark=")
         return columns_in_process(self.lake, self.names(), query, files=self.files)
 
-    def check_view(self, query: str) -> None:
-        """Let DuckDB bind the query of a view, if it is installed.
+    def check(self, query: str) -> None:
+        """Let DuckDB bind a query, if it is installed.
 
         Raises:
-            NotFoundError: A table does not exist.
+            NotFoundError: A table, column or function does not exist.
             UsageError: DuckDB rejects the query.
         """
         from ducklake_core.engines.duckdb_instance import is_installed
         from ducklake_core.sql.query import check_in_process
 
-        if not is_installed():
-            return
+        if is_installed():
+            check_in_process(self.lake, self.names(), query, files=self.files)
+
+    def check_view(self, query: str) -> None:
+        """Let DuckDB bind the query of a view, as :meth:`check` does.
+
+        Raises:
+            NotFoundError: A table does not exist.
+            UsageError: DuckDB rejects the query.
+        """
         try:
-            check_in_process(self.lake, self.names(), query)
+            self.check(query)
         except DuckLakeError as problem:
             # Functions of extensions and files are unknown here, but not to a DuckDB that reads the view.
             if not problem.details.get("runs_elsewhere"):

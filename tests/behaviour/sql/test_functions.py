@@ -171,6 +171,18 @@ def test_explain_shows_which_files_are_skipped(lake_and_duckdb: tuple[DuckLake, 
     assert "Total Files Read: 1" in plan
 
 
+def test_queries_in_a_transaction_are_explained_and_checked(lake_and_duckdb: tuple[DuckLake, Oracle]) -> None:
+    lake, _ = lake_and_duckdb
+    # The error of the last query discards the row.
+    with pytest.raises(NotFoundError, match="nothing"), lake.transaction() as transaction:
+        transaction.sql("INSERT INTO t (a) VALUES (5000)")
+        explained = transaction.sql("EXPLAIN ANALYZE SELECT a FROM t WHERE a = 5000")
+        assert explained is not None
+        ((key, plan),) = [tuple(row.values()) for row in explained.to_arrow().to_pylist()]
+        assert (key, plan.split(" in ")[0]) == ("analyzed_plan", "1 row")
+        transaction.sql("SELECT nothing FROM t")
+
+
 def test_results_show_their_first_rows(lake_and_duckdb: tuple[DuckLake, Oracle], capsys: pytest.CaptureFixture[str]) -> None:
     lake, _ = lake_and_duckdb
     query = lake.sql("SELECT a, upper(b) AS b FROM t WHERE a BETWEEN 3 AND 4 ORDER BY a")
