@@ -75,7 +75,7 @@ from ducklake_core.staging.arguments import (
 from ducklake_core.staging.context import LakeContext, with_options
 from ducklake_core.staging.lake_restore import LakeRestore
 from ducklake_core.staging.namespace import StagedCatalog
-from ducklake_core.staging.publish import CommitCoordinator, columns_of
+from ducklake_core.staging.publish import CommitCoordinator, MaintenanceInTransaction, columns_of
 from ducklake_core.staging.reads import TransactionTable
 from ducklake_core.staging.staged_rows import inlined_part
 from ducklake_core.staging.staged_table import (
@@ -114,6 +114,9 @@ if TYPE_CHECKING:
     from ducklake_core.format.state import SchemaState, TableState
     from ducklake_core.format.types.type_parser import TypeLike
     from ducklake_core.maintenance.flush import FlushResult
+    from ducklake_core.maintenance.merge import MergeResult
+    from ducklake_core.maintenance.request import TableScope
+    from ducklake_core.maintenance.rewrite import RewriteResult
     from ducklake_core.scan import ChangeFeed
     from ducklake_core.sql.changes import ComputedChange
     from ducklake_core.staging.arguments import At, RestoredColumns, SqlParameters
@@ -121,6 +124,7 @@ if TYPE_CHECKING:
     from ducklake_core.staging.staged_table import StagedView, Step
 
 Given = TypeVar("Given")
+_Result = TypeVar("_Result", "MergeResult", "RewriteResult")
 
 
 # The life of a transaction:
@@ -1862,9 +1866,8 @@ class Transaction:
         from ducklake_core.maintenance.flush import FlushResult, plan_flush
         from ducklake_core.maintenance.request import TableRequest, TableScope
 
-        patterns = arguments.optional(arguments.names, "tables", tables)
-        scope, catalog = TableScope(table=table, schema=schema, tables=patterns), self._catalog
-        if self._is_done("flush", table or schema or "", schema, *(patterns or ())):
+        scope, catalog = _scope(table, schema, tables), self._catalog
+        if self._is_done("flush", table or schema or "", schema, *(scope.tables or ())):
             return FlushResult(dry_run=True, tables=())
         if table is not None:
             committed = catalog.table(table if schema is None else join_name(schema_path(schema), table)).committed
@@ -1878,6 +1881,92 @@ class Transaction:
 
         result, plans = plan_flush(self._lake.database, self._lake.info, TableRequest(scope=scope), seen)
         self._coordinator.flush(plans)
+        return result
+
+    def merge_adjacent_files(
+        self,
+        table: str | None = None,
+        *,
+        schema: str | None = None,
+        tables: str | Sequence[str] | None = None,
+        max_compacted_files: int | None = None,
+        min_file_size: int | None = None,
+        max_file_size: int | None = None,
+    ) -> MergeResult:
+        """Write the rows of small data files to larger ones, which replace them with the commit.
+
+        The files are those of the snapshot that the transaction reads. If another writer changes one of them, the commit fails.
+
+        Args:
+            table: ``table`` or ``schema.table``. Default: all tables.
+            schema: Process only the tables of this schema.
+            tables: Table names with wildcards, instead of ``table`` and ``schema``, as in :meth:`DuckLake.merge_adjacent_files`.
+            max_compacted_files: Maximum number of new files per table. Default: no limit.
+            min_file_size: Bytes; smaller files are skipped. Default: 0.
+            max_file_size: Bytes; larger files are skipped. Default: the option ``target_file_size``.
+
+        Returns:
+            Merged and skipped files by table.
+
+        Raises:
+            NotFoundError: There is no such table or schema.
+            UsageError: An argument is invalid, or the transaction has changes other than of options, or has merged or rewritten files of a
+                table already.
+        """
+        from ducklake_core.maintenance.merge import MergeLimits, MergeResult, merge_adjacent_files
+
+        limits = MergeLimits(max_compacted_files=max_compacted_files, min_file_size=min_file_size, max_file_size=max_file_size)
+        work = partial(merge_adjacent_files, limits=limits)
+        details = (max_compacted_files, min_file_size, max_file_size)
+        found = self._maintained("merge_adjacent_files", work, _scope(table, schema, tables), details)
+        return MergeResult(dry_run=True, tables=()) if found is None else found
+
+    def rewrite_data_files(
+        self,
+        table: str | None = None,
+        *,
+        schema: str | None = None,
+        tables: str | Sequence[str] | None = None,
+        delete_threshold: float | None = None,
+    ) -> RewriteResult:
+        """Write data files with many deleted rows again without these rows; the new files replace them with the commit.
+
+        The files are those of the snapshot that the transaction reads. If another writer changes one of them, the commit fails.
+
+        Args:
+            table: ``table`` or ``schema.table``. Default: all tables.
+            schema: Process only the tables of this schema.
+            tables: Table names with wildcards, instead of ``table`` and ``schema``, as in :meth:`DuckLake.rewrite_data_files`.
+            delete_threshold: Minimum fraction of deleted rows of a file, 0 to 1. Default: the option ``rewrite_delete_threshold``.
+
+        Returns:
+            Rewritten and skipped files by table.
+
+        Raises:
+            NotFoundError: There is no such table or schema.
+            UsageError: An argument is invalid, or the transaction has changes other than of options, or has merged or rewritten files of a
+                table already.
+        """
+        from ducklake_core.maintenance.rewrite import RewriteLimits, RewriteResult, rewrite_data_files
+
+        limits = RewriteLimits(delete_threshold=delete_threshold)
+        work = partial(rewrite_data_files, limits=limits)
+        found = self._maintained("rewrite_data_files", work, _scope(table, schema, tables), (delete_threshold,))
+        return RewriteResult(dry_run=True, tables=()) if found is None else found
+
+    def _maintained(self, name: str, work: Callable[..., _Result], scope: TableScope, details: tuple[object, ...]) -> _Result | None:
+        """Run maintenance as part of the commit; None if an earlier run has committed it."""
+        from ducklake_core.maintenance.groups import Execution
+        from ducklake_core.maintenance.request import TableRequest
+
+        if self._is_done(name, scope.table or scope.schema or "", scope.schema, *(scope.tables or ()), *details):
+            return None
+        execution = Execution(transaction=MaintenanceInTransaction(self._coordinator, self._catalog))
+        with self._coordinator.maintaining():
+            result = work(self._lake.database, self._lake.info, self._lake.storage, TableRequest(scope=scope), execution=execution)
+            if result.failed_steps:
+                step = result.failed_steps[0]
+                raise DuckLakeError(f"{name} is not part of the transaction, because it failed for {step.target}: {step.reason}")
         return result
 
     # SQL
@@ -2105,3 +2194,9 @@ def _columns(given: Any) -> Schema:
 def _identity(alteration: Alteration) -> tuple[object, ...]:
     """Return a value that identifies an alteration and is the same in every run."""
     return (alteration.func.__name__, alteration.keywords) if isinstance(alteration, partial) else ()
+
+
+def _scope(table: str | None, schema: str | None, tables: str | Sequence[str] | None) -> TableScope:
+    from ducklake_core.maintenance.request import TableScope
+
+    return TableScope(table=table, schema=schema, tables=arguments.optional(arguments.names, "tables", tables))

@@ -90,6 +90,9 @@ class Resolution:
     ids: Mapping[int, int]
 
 
+OTHER_CHANGES = "A transaction that merges or rewrites files cannot contain other changes, except of options. Use separate transactions"
+
+
 def resolve(transaction: CommitRequest, head: Head, suffix: str = "") -> Resolution:
     """Return the snapshot and the catalog rows of the transaction on top of the head.
 
@@ -103,7 +106,7 @@ def resolve(transaction: CommitRequest, head: Head, suffix: str = "") -> Resolut
     """
     compacts = {isinstance(action, MergeFiles | RewriteFiles) for action in transaction.actions if not isinstance(action, SetOption)}
     if len(compacts) > 1:
-        raise UsageError("A transaction that compacts files cannot contain other changes. Use separate transactions")
+        raise UsageError(OTHER_CHANGES)
     builder = SnapshotBuilder(transaction, head, suffix)
     for action in transaction.actions:
         match action:

@@ -32,7 +32,7 @@ from ducklake_core.format.state import InlinedTable, LakeInfo, Snapshot, TableSt
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.types.text import counted
 from ducklake_core.maintenance.clustering import order_in_files, sort_order
-from ducklake_core.maintenance.groups import REPLANS, Change, Execution, FailedTable, commit_table, is_about_lake, name_of, plan_tables
+from ducklake_core.maintenance.groups import REPLANS, Change, Execution, FailedTable, commit_together, is_about_lake, name_of, plan_tables
 from ducklake_core.maintenance.request import (
     OUT_OF_TIME,
     BudgetMeter,
@@ -376,7 +376,7 @@ class _Flusher:
             files_created=len(files),
             delete_files_created=len(written.made) - len(files),
             bytes_written=sum(size for _, size in written.made),
-            snapshot=commit_table(writer.database, writer.info, writer.storage, change),
+            snapshot=commit_together(writer.database, writer.info, writer.storage, [change]),
         )
 
 

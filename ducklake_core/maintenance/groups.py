@@ -6,10 +6,10 @@ import json
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from ducklake_core.catalog.database.connections import Database, classify
 from ducklake_core.catalog.database.failures import MAINTENANCE_RETRIES, RetryPolicy
@@ -18,6 +18,7 @@ from ducklake_core.catalog.reading.options import check_same_lake, stored_option
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.commit.actions import Action
 from ducklake_core.commit.committer import Committer, check_encrypted
+from ducklake_core.commit.registration import registered
 from ducklake_core.commit.request import CommitMessage, CommitRequest, new_commit_id, stored_extra_info
 from ducklake_core.engines.arrow.work import Work
 from ducklake_core.errors import (
@@ -50,6 +51,27 @@ REPLANS = RetryPolicy(max_attempts=3)
 """Attempts to plan one table, which is planned again after another writer commits meanwhile."""
 
 
+class EnclosingTransaction(Protocol):
+    """A transaction that maintenance is part of."""
+
+    @property
+    def base(self) -> Snapshot:
+        """The snapshot that the transaction reads."""
+
+    def register(self, write_id: str) -> None:
+        """Protect the files of a write until the transaction ends."""
+
+    def seen(self, table: TableState) -> TableState:
+        """Return a table with the options that the transaction has set.
+
+        Raises:
+            UsageError: It has other changes, or has replaced files of the table already.
+        """
+
+    def take(self, changes: Sequence[Change]) -> None:
+        """Let the commit make changes."""
+
+
 # Steps of an operation that rewrites files:
 #
 #   plan_tables      plan each table at the newest snapshot; a table that fails becomes a FailedTable
@@ -68,14 +90,40 @@ class Execution:
         max_concurrency: Maximum number of groups at the same time. Default: one in this process, with columns decoded in parallel, and on
             Spark the number of cores.
         partial_progress: Whether to commit each group as soon as it is done, instead of all groups of a table together.
+        transaction: The transaction whose commit includes the changes; None to commit them at once.
     """
 
     spark: SparkSession | None = None
     max_concurrency: int | None = None
     partial_progress: bool = False
+    transaction: EnclosingTransaction | None = None
 
     def __post_init__(self) -> None:
         optional(partial(whole_number, least=1), "max_concurrency", self.max_concurrency)
+
+    def base(self, reader: CatalogReader) -> Snapshot:
+        """Return the snapshot to plan at: the base of the transaction, or the newest."""
+        return reader.latest_snapshot() if self.transaction is None else self.transaction.base
+
+    def registered(self, database: Database, write_id: str) -> AbstractContextManager[None]:
+        """Protect the files of a write from sweeps of other processes, until the block or the transaction ends."""
+        if self.transaction is None:
+            return registered(database, write_id)
+        self.transaction.register(write_id)
+        return nullcontext()
+
+    def commit(
+        self, database: Database, info: LakeInfo, storage: Storage, changes: Sequence[Change], *, message: str | None = None
+    ) -> Snapshot:
+        """Commit changes, as :func:`commit_together` does, or add them to the transaction.
+
+        Returns:
+            The snapshot of the commit; the base of the transaction if there is one.
+        """
+        if self.transaction is None:
+            return commit_together(database, info, storage, changes, message=message)
+        self.transaction.take(changes)
+        return self.transaction.base
 
     def outcomes(self, work: Work[T, R], tasks: Sequence[T], meter: BudgetMeter) -> Generator[tuple[int, R | DuckLakeError, bool]]:
         """Run tasks.
@@ -295,32 +343,47 @@ class PlannedTables(Generic[T]):
 
 
 def plan_tables(
-    database: Database, info: LakeInfo, request: TableRequest, plan: Callable[[CatalogReader, TableState, Snapshot], T]
+    database: Database,
+    info: LakeInfo,
+    request: TableRequest,
+    plan: Callable[[CatalogReader, TableState, Snapshot], T],
+    *,
+    execution: Execution | None = None,
 ) -> PlannedTables[T]:
-    """Plan tables at the newest snapshot.
+    """Plan tables at the newest snapshot, or at that of the transaction of ``execution``.
 
     Args:
         database: The catalog's database.
         info: Settings of the lake.
         request: Request with the tables.
         plan: Plans one table.
+        execution: Settings of the run. Default: no transaction.
 
     Raises:
         NotFoundError: The table or schema does not exist.
         CatalogUnavailableError: The catalog cannot be reached.
         CatalogVersionError: It was migrated since it was opened.
+        DuckLakeError: A table of a transaction cannot be planned.
     """
+    execution = execution or Execution()
+
+    def seen(reader: CatalogReader, table: TableState, base: Snapshot) -> T:
+        return plan(reader, table if execution.transaction is None else execution.transaction.seen(table), base)
+
     with database.read() as connection:
         reader = CatalogReader(connection, info, database.tables)
-        base = reader.latest_snapshot()
+        base = execution.base(reader)
         selected = request.scope.select(reader, base.id)
         ids = selected.names
         many = request.reading.reader(reader, base, ids) if request.reading else ManyTablesReader(connection, info, database.tables, ids)
-        found = {number: _attempt(database, many, number, name, base, plan) for number, name in selected.names.items()}
+        found = {number: _attempt(database, many, number, name, base, seen) for number, name in selected.names.items()}
     # A failed table may have aborted the transaction or the query of the others, so each is planned separately.
     for number, name in selected.names.items():
         if isinstance(found[number], FailedTable):
-            found[number] = _plan_alone(database, info, number, name, plan)
+            found[number] = _plan_alone(database, info, number, name, seen, execution)
+    failed = next((plan for plan in found.values() if isinstance(plan, FailedTable)), None)
+    if failed is not None and execution.transaction is not None:
+        raise failed.error
     return PlannedTables(list(found.values()), selected.unmatched)
 
 
@@ -342,12 +405,17 @@ def _attempt(
 
 
 def _plan_alone(
-    database: Database, info: LakeInfo, number: int, name: str, plan: Callable[[CatalogReader, TableState, Snapshot], T]
+    database: Database,
+    info: LakeInfo,
+    number: int,
+    name: str,
+    plan: Callable[[CatalogReader, TableState, Snapshot], T],
+    execution: Execution,
 ) -> T | FailedTable:
     try:
         with database.read() as connection:
             reader = CatalogReader(connection, info, database.tables)
-            base = reader.latest_snapshot()
+            base = execution.base(reader)
             return plan(reader, reader.table_by_id(number, base.id), base)
     except DuckLakeError as error:
         if classify(error) == "unavailable" or is_about_lake(error):
@@ -414,16 +482,6 @@ def check_made(storage: Storage, files: Sequence[tuple[str, int]]) -> None:
         raise StorageError(
             f"{problems[0]}. Nothing was committed, and the original files are kept. Check the store, and run the operation again"
         )
-
-
-def commit_table(database: Database, info: LakeInfo, storage: Storage, change: Change) -> Snapshot:
-    """Commit the change of one table. If it certainly fails, its files are deleted.
-
-    Raises:
-        CommitError: The change was not committed.
-        StorageError: The store does not have the files.
-    """
-    return commit_together(database, info, storage, [change])
 
 
 def commit_together(

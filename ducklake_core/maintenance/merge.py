@@ -22,7 +22,6 @@ from ducklake_core.catalog.reading.maintenance import (
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.catalog.writing.expiry import named_elsewhere
 from ducklake_core.commit.actions import MergedDeletes, MergedFile, MergeFiles
-from ducklake_core.commit.registration import registered
 from ducklake_core.engines.arrow.compaction import MergedRows, MergeTask, merge_files
 from ducklake_core.engines.arrow.write_state import WriteState
 from ducklake_core.engines.duckdb_instance import is_installed
@@ -50,7 +49,6 @@ from ducklake_core.maintenance.groups import (
     Execution,
     FailedTable,
     TableWork,
-    commit_together,
     discard_made,
     name_of,
     plan_tables,
@@ -218,7 +216,7 @@ def merge_adjacent_files(
             oldest[base.id] = oldest_snapshot_id(reader)
         return plan_table(reader, table, base, bounds, oldest[base.id])
 
-    found = plan_tables(database, info, request, plan)
+    found = plan_tables(database, info, request, plan, execution=execution)
     if bounds.cluster_by and len(found.plans) == 1 and isinstance(found.plans[0], FailedTable):
         # The error concerns the only requested table, and may be about its columns.
         raise found.plans[0].error
@@ -355,7 +353,7 @@ class _Merger:
             ended=ended,
             tables=[place for place, _ in groups],
         )
-        with registered(self.database, write_id):
+        with self.execution.registered(self.database, write_id):
             carried = work.run(self.execution, self.request.meter)
         ends = list(accumulate((len(plan.groups) for plan in plans), initial=0))
         return [_merged(plan, carried.part(range(*limits))) for plan, limits in zip(plans, pairwise(ends), strict=True)]
@@ -405,7 +403,7 @@ class _Merger:
         message = (
             f"{_OPERATION}: {counted(sources, 'file')} of {counted(len(changes), 'table')} into {len(done):,}" if len(changes) > 1 else None
         )
-        return commit_together(self.database, self.info, self.storage, changes, message=message)
+        return self.execution.commit(self.database, self.info, self.storage, changes, message=message)
 
     def _change(self, plan: TableMergePlan, done: Sequence[tuple[MergeGroup, MergedRows]], shared: frozenset[int]) -> Change:
         table = plan.table

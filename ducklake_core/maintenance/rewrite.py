@@ -19,7 +19,6 @@ from ducklake_core.catalog.reading.maintenance import (
 )
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.commit.actions import RewriteFiles, RewrittenSource
-from ducklake_core.commit.registration import registered
 from ducklake_core.engines.arrow.compaction import RewriteTask, RewrittenFiles, rewrite_files
 from ducklake_core.engines.arrow.write_state import WriteState
 from ducklake_core.errors import CatalogError, CommitConflictError, DuckLakeError
@@ -40,7 +39,6 @@ from ducklake_core.maintenance.groups import (
     Execution,
     FailedTable,
     TableWork,
-    commit_table,
     is_about_lake,
     name_of,
     plan_tables,
@@ -200,7 +198,7 @@ def rewrite_data_files(
 ) -> RewriteResult:
     """Plan the rewrite, and run it unless it is a dry run; see ``DuckLake.rewrite_data_files`` for the parameters."""
     rewriter = _Rewriter(database, info, storage, request, limits or RewriteLimits(), execution or Execution())
-    found = plan_tables(database, info, request, rewriter.plan)
+    found = plan_tables(database, info, request, rewriter.plan, execution=execution)
     if rewriter.limits.cluster_by and len(found.plans) == 1 and isinstance(found.plans[0], FailedTable):
         # The error concerns the only requested table, and may be about its columns.
         raise found.plans[0].error
@@ -307,7 +305,7 @@ class _Rewriter:
     def _plan_again(self, plan: TableRewritePlan, done: Collection[int]) -> TableRewritePlan:
         with self.database.read() as connection:
             reader = CatalogReader(connection, self.info, self.database.tables)
-            base = reader.latest_snapshot()
+            base = self.execution.base(reader)
             again = self.plan(reader, reader.table_by_id(plan.table.id, base.id), base)
         self.request.meter.refund([file for number, group in enumerate(plan.groups) if number not in done for file in group.files])
         return within_budget(again, self.request.meter)
@@ -341,7 +339,7 @@ class _Rewriter:
             sweep=clean,
             ended=ended,
         )
-        with registered(self.database, state.write_id):
+        with self.execution.registered(self.database, state.write_id):
             return work.run(self.execution, self.request.meter)
 
     def _task(self, plan: TableRewritePlan, group: RewriteGroup, state: WriteState) -> RewriteTask:
@@ -369,7 +367,7 @@ class _Rewriter:
             facts=self._mark(table, [group for group, _ in done]),
             files=tuple((table.path + path, size) for _, files in done for path, size in _made(files)),
         )
-        return commit_table(self.database, self.info, self.storage, change)
+        return self.execution.commit(self.database, self.info, self.storage, [change])
 
     def _mark(self, table: TableState, groups: Sequence[RewriteGroup]) -> dict[str, object]:
         """Return the mark by which a later run recognizes that all files of a commit are clustered."""

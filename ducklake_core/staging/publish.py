@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -42,6 +42,7 @@ from ducklake_core.commit.request import (
     stored_extra_info,
     without_details,
 )
+from ducklake_core.commit.resolution import OTHER_CHANGES
 from ducklake_core.engines.arrow.positions import rewrite_delete_file
 from ducklake_core.engines.arrow.write_state import WriteState
 from ducklake_core.engines.frame import Frame
@@ -65,6 +66,7 @@ from ducklake_core.format.types.names import folded, parent_schema
 from ducklake_core.format.types.text import counted
 from ducklake_core.planning.plan import VIRTUAL_COLUMNS, ScanPlan
 from ducklake_core.results import TransactionResult, WriteResult
+from ducklake_core.staging.context import with_options
 from ducklake_core.staging.execute import StepExecutor
 from ducklake_core.staging.staged_rows import StagedRows
 from ducklake_core.staging.staged_table import Altered, DeleteWhere, StagedTable, StagedView, Step, tagged_view
@@ -74,7 +76,9 @@ from ducklake_core.storage.unfinished import sweep_after_error
 if TYPE_CHECKING:
     from ducklake_core.catalog.reading.definitions import Macro
     from ducklake_core.maintenance.flush import FlushPlan
+    from ducklake_core.maintenance.groups import Change
     from ducklake_core.staging.context import Base, LakeContext
+    from ducklake_core.staging.namespace import StagedCatalog
 
 
 LONG_SECONDS = 60.0
@@ -146,6 +150,7 @@ class CommitCoordinator:
         self._read = ReadSet()
         self._flushes: dict[int, FlushPlan] = {}
         self._flush_paths: list[str] = []
+        self._maintained: dict[int, Change] = {}
 
     @property
     def is_recent(self) -> bool:
@@ -297,7 +302,9 @@ class CommitCoordinator:
             self.discard()
             self.check_repeated(committed.snapshot)
             return TransactionResult(snapshot=committed.snapshot, repeated=True)
-        self._files.discard_unnamed((*(path for staged in tables for path in _named(staged)), *self._flush_paths))
+        self._files.discard_unnamed(
+            (*(path for staged in tables for path in _named(staged)), *self._flush_paths, *self._maintained_paths())
+        )
         writes = tuple(_result(staged, committed, self.retries.commits.total) for staged in tables if staged.written)
         return TransactionResult(snapshot=committed.snapshot, writes=writes)
 
@@ -324,8 +331,8 @@ class CommitCoordinator:
                 return base
             except CommitConflictError as conflict:
                 # ``write`` repeats a call from its start if it has assumed its base, and ``DuckLake.restore`` compares the whole lake
-                # again.
-                if self.is_recent or self.overwrites_all:
+                # again. Merged files were read at the base.
+                if self.is_recent or self.overwrites_all or self._maintained:
                     raise
                 # The commit has certainly failed: if anything fails before the next one, its files are not needed.
                 with self._files.discarding_all_on_error():
@@ -513,6 +520,55 @@ class CommitCoordinator:
                 actions.append(written.action)
         return actions
 
+    @contextmanager
+    def maintaining(self) -> Iterator[None]:
+        """Forget merges and rewrites of the block if it fails."""
+        before = dict(self._maintained)
+        with self.one_call():
+            try:
+                yield
+            except BaseException:
+                self._maintained = before
+                raise
+
+    def register(self, write_id: str) -> None:
+        """Protect the files of a write from sweeps of other processes until the transaction ends."""
+        self._registration.add(write_id)
+
+    def maintain(self, changes: Iterable[Change]) -> None:
+        """Let the commit replace files by merged or rewritten ones.
+
+        Raises:
+            StorageError: The store does not have the new files.
+        """
+        from ducklake_core.maintenance.groups import check_made
+
+        for change in changes:
+            self._files.add_delete_files([path for path, _ in change.files])
+            check_made(self._lake.storage, change.files)
+            self._maintained[change.table.id] = change
+
+    def check_maintainable(self, table: TableState, staged: StagedCatalog) -> None:
+        """Raise an error if the transaction cannot replace files of a table.
+
+        Args:
+            table: The table.
+            staged: What the transaction has changed.
+
+        Raises:
+            UsageError: The transaction has other changes, or has replaced files of the table already.
+        """
+        if table.id in self._maintained:
+            name = table.qualified_name
+            raise UsageError(f"The transaction has merged or rewritten files of {name} already. Use separate transactions", table=name)
+        everything: tuple[StagedTable | StagedView, ...] = (*staged.tables, *staged.views)
+        others = (*staged.definitions, *(action for one in everything for action in one.actions()))
+        if self._flushes or any(not isinstance(action, SetOption) for action in others):
+            raise UsageError(OTHER_CHANGES)
+
+    def _maintained_paths(self) -> list[str]:
+        return [path for change in self._maintained.values() for path, _ in change.files]
+
     def _staged(
         self,
         base: Snapshot,
@@ -522,7 +578,10 @@ class CommitCoordinator:
         flushed: Sequence[Action],
     ) -> CommitRequest:
         everything: tuple[StagedTable | StagedView, ...] = (*tables, *views)
-        actions = tuple(action for staged in everything for action in staged.actions())
+        actions = (
+            *(action for staged in everything for action in staged.actions()),
+            *(change.action for change in self._maintained.values()),
+        )
         if self._lake.info.encrypted:
             check_encrypted(actions)
         return CommitRequest(
@@ -530,7 +589,10 @@ class CommitCoordinator:
             # New macros come last, as in DuckDB.
             actions=tuple(sorted((*definitions, *actions, *flushed), key=lambda action: isinstance(action, CreateMacro))),
             commit_id=self.commit_id,
-            names={staged.state.id: staged.name for staged in tables if staged.committed is not None},
+            names={
+                **{staged.state.id: staged.name for staged in tables if staged.committed is not None},
+                **{number: change.table.qualified_name for number, change in self._maintained.items()},
+            },
             lookups={staged.state.id: kinds for staged in tables if (kinds := staged.lookups)},
             writer=self._writer,
             overwrites_all=self.overwrites_all,
@@ -893,6 +955,36 @@ def _found(read: Callable[[], TableState]) -> TableState | None:
         return read()
     except NotFoundError:
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenanceInTransaction:
+    """The transaction that merges and rewrites are part of."""
+
+    coordinator: CommitCoordinator
+    catalog: StagedCatalog
+
+    @property
+    def base(self) -> Snapshot:
+        """The snapshot that the transaction reads."""
+        return self.catalog.base
+
+    def register(self, write_id: str) -> None:
+        """Protect the files of a write until the transaction ends."""
+        self.coordinator.register(write_id)
+
+    def seen(self, table: TableState) -> TableState:
+        """Return a table with the options that the transaction has set.
+
+        Raises:
+            UsageError: The transaction has other changes, or has replaced files of the table already.
+        """
+        self.coordinator.check_maintainable(table, self.catalog)
+        return with_options(table, self.catalog.options)
+
+    def take(self, changes: Sequence[Change]) -> None:
+        """Let the commit make changes."""
+        self.coordinator.maintain(changes)
 
 
 class StagedFiles:

@@ -175,21 +175,21 @@ def test_a_job_that_fails_is_a_failure_of_its_groups(
 
 def test_an_interrupted_run_leaves_no_file(sqlite_address: LakeAddress, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """The commit of a first group is interrupted before it begins: jobs are cancelled, their files go, and the next run does the rest."""
-    from ducklake_core.maintenance import rewrite
+    from ducklake_core.maintenance import groups
 
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
     lake.set_option("data_inlining_row_limit", 0)
     lake.write("t", pa.table({"part": [n % 4 for n in range(80)], "n": list(range(80))}), partition_by=["part"])
     lake.table("t").delete("n < 40")
-    on_disk, real, commits = files_on_disk(sqlite_address), rewrite.commit_table, []
+    on_disk, real, commits = files_on_disk(sqlite_address), groups.commit_together, []
 
-    def interrupted(*how: Any) -> Any:
+    def interrupted(*how: Any, **options: Any) -> Any:
         commits.append(how)
         if len(commits) == 2:
             raise KeyboardInterrupt
-        return real(*how)
+        return real(*how, **options)
 
-    monkeypatch.setattr(rewrite, "commit_table", interrupted)
+    monkeypatch.setattr(groups, "commit_together", interrupted)
     with pytest.raises(KeyboardInterrupt):
         lake.rewrite_data_files("t", delete_threshold=0.0, spark=spark, partial_progress=True, max_concurrency=1)
     monkeypatch.undo()

@@ -11,7 +11,18 @@ import pyarrow as pa
 
 from ducklake_core.engines.arrow.evaluate import RELATIONS, require_shapely
 from ducklake_core.engines.duckdb_instance import variant_of
-from ducklake_core.format.types.data_types import TIMETZ, UINT128, VARCHAR, VARIANT, DataType, Field, ListType, MapType, StructType, children_of
+from ducklake_core.format.types.data_types import (
+    TIMETZ,
+    UINT128,
+    VARCHAR,
+    VARIANT,
+    DataType,
+    Field,
+    ListType,
+    MapType,
+    StructType,
+    children_of,
+)
 from ducklake_core.format.types.names import folded, quoted_path
 from ducklake_core.format.types.schema import to_arrow_field, to_arrow_type
 from ducklake_core.format.values.arrow_cast import cast_leaf

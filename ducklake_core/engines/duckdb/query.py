@@ -326,7 +326,9 @@ def _binding_connection(sources: Sources, *, files: bool = False) -> Iterator[Du
 def sources_need_conversion(sources: Sources) -> bool:
     """Return whether the tables, views or macros of a query have values that need conversion (see ``variants``)."""
     nodes = (node for table in sources.tables for node in table.columns.walk())
-    return any(node.type in (VARIANT, UINT128, TIMETZ) for node in nodes) or any(query_needs_conversion(text) for text in sources.statements)
+    return any(node.type in (VARIANT, UINT128, TIMETZ) for node in nodes) or any(
+        query_needs_conversion(text) for text in sources.statements
+    )
 
 
 def _assigned(connection: DuckDBPyConnection, sql: str, target: Target, *, by_name: bool) -> str:

@@ -211,14 +211,14 @@ def test_rows_that_are_inlined_meanwhile_stay(lake_address: LakeAddress, monkeyp
 
 def test_a_file_that_expires_meanwhile_gets_no_delete_file(lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     with _ended_file(lake_address) as lake:
-        commit = flush.commit_table
+        commit = flush.commit_together
 
         def expire_first(*arguments: Any) -> Any:
-            monkeypatch.setattr(flush, "commit_table", commit)
+            monkeypatch.setattr(flush, "commit_together", commit)
             lake.expire_snapshots(older_than=timedelta(0), min_age=timedelta(0))
             return commit(*arguments)
 
-        monkeypatch.setattr(flush, "commit_table", expire_first)
+        monkeypatch.setattr(flush, "commit_together", expire_first)
         assert lake.flush_inlined_data().failures == ()
         assert lake.check(level="rows").findings == ()
 

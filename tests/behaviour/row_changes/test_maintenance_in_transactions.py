@@ -279,6 +279,102 @@ def test_a_restored_table_with_other_options(small: DuckLake) -> None:
     assert [(one.name, one.value) for one in small.scoped_options() if one.entry == "main.t"] == [("data_inlining_row_limit", "0")]
 
 
+# Merging and rewriting
+
+
+def in_files(lake: DuckLake) -> None:
+    """Make a table of three files, and one with a file of deleted rows."""
+    lake.set_option("data_inlining_row_limit", 0)
+    for first in (0, 10, 20):
+        lake.write("t", pa.table({"a": pa.array(range(first, first + 10), pa.int32())}), mode="append")
+    lake.write("u", pa.table({"a": pa.array(range(100), pa.int32())}))
+    lake.table("u").delete("a < 98")
+
+
+COMPACTION = ("CALL ducklake_merge_adjacent_files('lake', 't')", "CALL ducklake_rewrite_data_files('lake', 'u')")
+
+
+def test_merges_and_rewrites_equal_those_of_duckdb(twins: Twins) -> None:
+    twins.both(
+        "CREATE TABLE t (a INTEGER)", *(f"INSERT INTO t SELECT {first} + i FROM range(10) r(i)" for first in (0, 10, 20)),
+        "CREATE TABLE u (a INTEGER)", "INSERT INTO u FROM range(100)", "DELETE FROM u WHERE a < 98",
+    )  # fmt: skip
+    twins.by_duckdb.run("BEGIN")
+    with twins.lake.transaction() as tx:
+        for statement in COMPACTION:
+            found = tx.sql(statement)
+            assert found is not None
+            assert [tuple(row.values()) for row in found.to_arrow().to_pylist()] == twins.by_duckdb.rows(statement)
+            assert sorted(row["a"] for row in tx.table("t").to_arrow().to_pylist()) == list(range(30))
+    twins.by_duckdb.run("COMMIT")
+    for table in ("t", "u"):
+        twins.same(table)
+    # DuckDB's feed of a table that it has rewritten has wrong values.
+    twins.same_changes("t")
+    # Figures of tables are not reduced by a rewrite, because earlier snapshots show the deleted rows.
+    twins.same_catalog(apart_from=APART | {"table_stats": (), "table_column_stats": ()})
+
+
+@pytest.mark.parametrize("change", ["DELETE FROM t WHERE a = 1", "CREATE TABLE v (a INTEGER)", "CALL ducklake_flush_inlined_data('lake')"])
+def test_a_transaction_that_merges_makes_no_other_change(small: DuckLake, sqlite_address: LakeAddress, change: str) -> None:
+    small.write("inlined", [{"a": 1}], create=True)
+    in_files(small)
+    before = files(sqlite_address)
+    with suppress(ZeroDivisionError), small.transaction() as tx:
+        tx.sql(change)
+        for statement in COMPACTION:
+            with pytest.raises(UsageError, match="cannot contain other changes, except of options"):
+                tx.sql(statement)
+        raise ZeroDivisionError
+    tx = small.transaction().__enter__()
+    for statement in (*COMPACTION[::-1], "CALL lake.set_option('target_file_size', '1MB')", change):
+        tx.sql(statement)
+    assert files(sqlite_address) > before
+    with pytest.raises(UsageError, match="cannot contain other changes"):
+        tx.__exit__(None, None, None)
+    assert files(sqlite_address) == before
+
+
+def test_a_failed_merge_leaves_the_transaction(small: DuckLake, sqlite_address: LakeAddress) -> None:
+    in_files(small)
+    with small.transaction() as tx:
+        tx.rewrite_data_files("u")
+        with pytest.raises(UsageError, match=r"files of main\.u already"):
+            tx.merge_adjacent_files()
+    assert (tx.result.snapshot, [small.table_info(name).file_count for name in "tu"]) == (small.snapshot(), [3, 1])
+    with suppress(ZeroDivisionError), small.transaction() as tx:
+        tx.merge_adjacent_files("t")
+        raise ZeroDivisionError
+    assert not small.delete_orphaned_files(older_than=timedelta(0), min_age=timedelta(0)).files
+    assert not small.check(level="rows").findings
+
+
+def test_a_merge_and_another_writer(small: DuckLake, sqlite_address: LakeAddress) -> None:
+    in_files(small)
+    with small.transaction() as tx:
+        tx.merge_adjacent_files("t")
+        small.write("t", [{"a": 30}])
+    assert (sorted(a for _, a in rows(small)), small.table_info("t").file_count) == ([*range(31)], 2)
+    small.write("t", [{"a": 31}])
+    before = files(sqlite_address)
+    tx = small.transaction().__enter__()
+    tx.merge_adjacent_files("t")
+    with attached(sqlite_address) as duck:
+        duck.run("DELETE FROM t WHERE a = 31")
+    with pytest.raises(CommitConflictError, match=r"attempting to compact table main\.t"):
+        tx.__exit__(None, None, None)
+    assert files(sqlite_address) - before <= {path for path in files(sqlite_address) if "delete" in path}
+    assert not small.check(level="rows").findings
+
+
+def test_a_merge_follows_options_of_the_transaction(small: DuckLake) -> None:
+    in_files(small)
+    with small.transaction() as tx:
+        tx.set_option("auto_compact", False, table="t")
+        assert [(one.table, one.skipped) for one in tx.merge_adjacent_files("t").tables] == [("main.t", "option auto_compact is false")]
+    assert tx.result.snapshot is None
+
+
 # What is rejected
 
 
@@ -303,3 +399,8 @@ def test_a_repeated_transaction_does_nothing(small: DuckLake) -> None:
             tx.flush_inlined_data("t")
             tx.set_option("auto_compact", False, table="t")
     assert (tx.result.repeated, [a for _, a in rows(small)]) == (True, [1, 2])
+    in_files(small)
+    for _ in range(2):
+        with small.transaction(commit_id="compaction") as tx:
+            assert len(tx.merge_adjacent_files("t").tables) + len(tx.rewrite_data_files("u").tables) == (0 if tx.repeated else 2)
+    assert tx.result.repeated

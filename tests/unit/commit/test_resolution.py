@@ -127,7 +127,7 @@ def test_merge_replaces_sources_and_keeps_table_statistics() -> None:
     }  # fmt: skip
     assert inserted(resolution, "table_stats") == []
     assert resolution.snapshot.changes == "inline_flush:7,merge_adjacent:7"
-    with pytest.raises(UsageError, match="compacts files cannot contain other changes"):
+    with pytest.raises(UsageError, match="cannot contain other changes"):
         run(MergeFiles(table_id=7, schema=COLUMNS, merges=(merged,)), append(file()))
 
 
