@@ -555,7 +555,7 @@ class DuckLake:
         self._database.check_not_read_only()
         from ducklake_core.transaction import Transaction
 
-        return Transaction(self._context, author=author, message=message, extra_info=extra_info, commit_id=commit_id)
+        return Transaction(self._context, author=author, message=message, extra_info=extra_info, commit_id=commit_id, is_one_call=False)
 
     def _state(self, name: str, at: At, *, suggest: bool = True) -> TableState:
         # Catalogs of earlier versions are read only and have other tables, so that a cache would not pay off.

@@ -125,6 +125,7 @@ if TYPE_CHECKING:
 
 Given = TypeVar("Given")
 _Result = TypeVar("_Result", "MergeResult", "RewriteResult")
+_NO_MESSAGE = "This lake requires a commit message (option require_commit_message). Pass message=..."
 
 
 # The life of a transaction:
@@ -157,6 +158,7 @@ class Transaction:
         commit_id: str | None = None,
         base: Base | None = None,
         retries: CallRetries | None = None,
+        is_one_call: bool = True,
     ) -> None:
         arguments.check_commit({"author": author, "message": message, "extra_info": extra_info, "commit_id": commit_id})
         self._lake = lake
@@ -171,6 +173,7 @@ class Transaction:
             retries=retries,
         )
         self._base = base
+        self._is_one_call = is_one_call
         self._staged: StagedCatalog | None = None
         self._repeated: Snapshot | None = None
         self._not_created: list[str] = []
@@ -184,9 +187,13 @@ class Transaction:
         # After the base is known: the commit itself reads later snapshots, so that every earlier run is found.
         if self._coordinator.given:
             self._repeated = Committer(self._lake.database).find_commit(self._coordinator.commit_id)
-        if Options.from_mapping(self._staged.options.effective()).require_commit_message and not self._coordinator.message:
-            raise UsageError("This lake requires a commit message (option require_commit_message). Pass message=...", parameter="message")
+        # One call fails before its work; in a block, set_commit_message may follow.
+        if self._is_one_call and self._lacks_message(self._staged):
+            raise UsageError(_NO_MESSAGE, parameter="message")
         return self
+
+    def _lacks_message(self, staged: StagedCatalog) -> bool:
+        return Options.from_mapping(staged.options.effective()).require_commit_message and not self._coordinator.message
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         try:
@@ -204,6 +211,9 @@ class Transaction:
             self._result = TransactionResult(snapshot=self._repeated, repeated=True)
         else:
             staged = self._catalog
+            if self._lacks_message(staged) and self._coordinator.has_changes(staged):
+                self._coordinator.discard()
+                raise UsageError(_NO_MESSAGE, parameter="message")
             published = self._coordinator.publish(staged.base, tuple(staged.definitions), staged.tables, staged.views)
             self._result = with_not_created(published, self._not_created, staged.base)
             if self._result.snapshot is not None and not self._result.repeated and self._base is not None:

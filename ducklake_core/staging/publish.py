@@ -561,10 +561,17 @@ class CommitCoordinator:
         if table.id in self._maintained:
             name = table.qualified_name
             raise UsageError(f"The transaction has merged or rewritten files of {name} already. Use separate transactions", table=name)
-        everything: tuple[StagedTable | StagedView, ...] = (*staged.tables, *staged.views)
-        others = (*staged.definitions, *(action for one in everything for action in one.actions()))
-        if self._flushes or any(not isinstance(action, SetOption) for action in others):
+        if self._flushes or self._changes(staged):
             raise UsageError(OTHER_CHANGES)
+
+    def has_changes(self, staged: StagedCatalog) -> bool:
+        """Return whether the transaction has changes other than of options, so that it becomes a snapshot."""
+        return bool(self._flushes or self._maintained) or self._changes(staged)
+
+    def _changes(self, staged: StagedCatalog) -> bool:
+        everything: tuple[StagedTable | StagedView, ...] = (*staged.tables, *staged.views)
+        actions = (action for one in everything for action in one.actions())
+        return any(not isinstance(action, SetOption) for action in (*staged.definitions, *actions))
 
     def _maintained_paths(self) -> list[str]:
         return [path for change in self._maintained.values() for path, _ in change.files]

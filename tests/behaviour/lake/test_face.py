@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pyarrow.parquet as pq
 import pytest
@@ -146,3 +146,16 @@ def test_commit_messages_can_be_required(small: DuckLake) -> None:
         small.write("t", rows(0, 1))
     small.write("t", rows(0, 1), message="because")
     assert small.options()["require_commit_message"] == "true"
+    # As in DuckDB, a block may get its message at any time, and needs one only if it becomes a snapshot.
+    with small.transaction() as tx:
+        tx.append("t", rows(1, 2))
+        tx.sql("CALL lake.set_commit_message('me', 'described')")
+    with small.transaction() as tx:
+        assert tx.table("t").scan().count() == 2
+        tx.set_option("target_file_size", "1MB")
+    tx = small.transaction().__enter__()
+    tx.append("t", rows(2, 3), inline=False)
+    with pytest.raises(UsageError, match="require_commit_message"):
+        tx.__exit__(None, None, None)
+    assert ([one.message for one in small.snapshots()[1:]], small.table("t").count()) == (["because", "described"], 2)
+    assert not small.delete_orphaned_files(older_than=timedelta(0), min_age=timedelta(0)).files
