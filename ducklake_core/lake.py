@@ -1373,7 +1373,7 @@ class DuckLake:
         files: bool,
         commit: Mapping[str, Any],
     ) -> Query | TransactionResult:
-        from ducklake_core.sql.functions import Caller, copy_to_file, replaced, set_variable
+        from ducklake_core.sql.functions import Caller, copy_to_file, replaced, set_variable, uses_lake
         from ducklake_core.sql.parameters import frame_sources, with_parameters
         from ducklake_core.sql.query import Query, statement_zone
         from ducklake_core.sql.time_travel import is_query
@@ -1394,7 +1394,7 @@ class DuckLake:
             if commit:
                 raise UsageError(f"A query commits nothing. Remove {', '.join(commit)}")
             return query(sql).checked()
-        if set_variable(sql, self._variables, query) or copy_to_file(sql, query, files=files):
+        if uses_lake(sql) or set_variable(sql, self._variables, query) or copy_to_file(sql, query, files=files):
             return TransactionResult(snapshot=None)
         if at is not None:
             raise UsageError("at applies only to queries; other statements change the newest snapshot. Remove it")

@@ -2026,7 +2026,7 @@ class Transaction:
         *,
         files: bool,
     ) -> Readable | None:
-        from ducklake_core.sql.functions import Caller, copy_to_file, replaced, set_variable
+        from ducklake_core.sql.functions import Caller, copy_to_file, replaced, set_variable, uses_lake
         from ducklake_core.sql.parameters import frame_sources, with_parameters
         from ducklake_core.sql.query import statement_zone
         from ducklake_core.sql.time_travel import is_query
@@ -2059,7 +2059,7 @@ class Transaction:
         def query(text: str) -> StagedQuery:
             return StagedQuery(self._queries(sources, files=files), text, zone)
 
-        if set_variable(sql, self._lake.variables, query) or copy_to_file(sql, query, files=files):
+        if uses_lake(sql) or set_variable(sql, self._lake.variables, query) or copy_to_file(sql, query, files=files):
             return None
         with in_zone(zone):
             self._run(sql, spark, sources, files=files)

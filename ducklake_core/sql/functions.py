@@ -49,8 +49,10 @@ if TYPE_CHECKING:
 
 LAKE = "lake"
 """Name of the lake in SQL, as a catalog of DuckDB."""
-CATALOG_TABLES = "__ducklake_metadata_lake"
-"""Name of the catalog's own tables in SQL, as DuckDB calls them for a lake that is attached as ``lake``."""
+LAKE_NAMES = (LAKE, "my_ducklake")
+"""All names of the lake; the second one is that of DuckDB's documentation."""
+CATALOG_TABLES = tuple(f"__ducklake_metadata_{name}" for name in LAKE_NAMES)
+"""Names of the catalog's own tables in SQL, as in DuckDB."""
 _CATALOG_TYPES: Mapping[type, str] = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", datetime: "TIMESTAMPTZ", bytes: "BLOB"}
 _CALLS = "__ducklake_calls"
 _NAMED = re.compile(r"\s*(\w+)\s*(?:=>|:=)\s*(.*)", re.DOTALL)
@@ -186,7 +188,7 @@ def replaced(sql: str, caller: Caller) -> tuple[str, tuple[TableSource, ...]]:
     if not any(word in lowered for word in _WORDS):
         return sql, ()
     word, rest = command(sql)
-    if word == "CHECKPOINT" and folded(rest) in ("", LAKE):
+    if word == "CHECKPOINT" and folded(rest) in ("", *LAKE_NAMES):
         word, rest = "CALL", f"ducklake_checkpoint('{LAKE}')"
     if word not in _COMMANDS:
         return _replaced(sql, caller)
@@ -197,16 +199,25 @@ def replaced(sql: str, caller: Caller) -> tuple[str, tuple[TableSource, ...]]:
         return f"{word} {text}", found
     if not found:
         name = rest.partition("(")[0].strip()
-        listed = similar_or_all(name.removeprefix(f"{LAKE}."), [one.removeprefix("ducklake_") for one in FUNCTIONS], ". The functions are")
+        bare = name.rpartition(".")[2]
+        listed = similar_or_all(bare, [one.removeprefix("ducklake_") for one in FUNCTIONS], ". The functions are")
         raise UnsupportedFeatureError(f"CALL {name} is not supported{listed}", sql=sql)
     return f"FROM {text}", found
 
 
 def _replaced(sql: str, caller: Caller) -> tuple[str, tuple[TableSource, ...]]:
-    return _without_calls(_without_lake_name(_without_variables(sql, caller.lake.variables), caller), caller)
+    text = _without_variables(sql, caller.lake.variables)
+    for name in LAKE_NAMES:
+        text = _without_lake_name(text, name, caller)
+    return _without_calls(text, caller)
 
 
-# Variables
+# Statements that change nothing
+
+
+def uses_lake(sql: str) -> bool:
+    """Return whether a statement is USE with the lake's name or ``main``, which has no effect: they are in use."""
+    return [folded(token.text) for token in tokens_of(sql)] in [["use", name] for name in (*LAKE_NAMES, DEFAULT_SCHEMA)]
 
 
 def set_variable(sql: str, variables: dict[str, str], query: Callable[[str], Readable]) -> bool:
@@ -274,19 +285,21 @@ def _without_variables(sql: str, variables: dict[str, str]) -> str:
 # The lake's name
 
 
-def _without_lake_name(sql: str, caller: Caller) -> str:
+def _without_lake_name(sql: str, lake: str, caller: Caller) -> str:
     """Return the text with ``t`` for ``lake.t``, unless ``lake`` is a schema, a table or an alias."""
+    if lake not in sql.lower():
+        return sql
     tokens = tokens_of(sql)
     runs = list(name_runs(tokens))
-    qualified = [one for one in runs if len(one.parts) > 1 and folded(one.parts[0]) == LAKE]
+    qualified = [one for one in runs if len(one.parts) > 1 and folded(one.parts[0]) == lake]
     if not qualified:
         return sql
     with caller.lake.reader() as reader:
         objects = lake_names(caller.lake, reader, resolve_at(reader, caller.at).id).objects()
     schemas = {folded(split_path(schema)[0]) for schema, _ in objects}
     names = {folded(name) for schema, name in objects if folded(schema) == DEFAULT_SCHEMA}
-    is_alias = any(len(one.parts) == 1 and folded(one.parts[0]) == LAKE and may_be_alias(tokens, one.start) for one in runs)
-    if LAKE in schemas | names:
+    is_alias = any(len(one.parts) == 1 and folded(one.parts[0]) == lake and may_be_alias(tokens, one.start) for one in runs)
+    if lake in schemas | names:
         return sql
     # What stands behind FROM is a table; elsewhere ``lake.x`` may be a field of a column, or a column of an alias.
     known = set() if is_alias else {DEFAULT_SCHEMA, *schemas, *names}
@@ -313,7 +326,7 @@ def _is_call(tokens: Sequence[Any], run: Run) -> bool:
     *owner, name = map(folded, run.parts)
     if not owner:
         return (is_source and name in FUNCTIONS) or (is_first and f"ducklake_{name}" in FUNCTIONS)
-    return is_source and owner[0] == LAKE and f"ducklake_{name}" in FUNCTIONS
+    return is_source and owner[0] in LAKE_NAMES and f"ducklake_{name}" in FUNCTIONS
 
 
 def _calls(tokens: Sequence[Any], runs: Sequence[Run], caller: Caller) -> list[Run]:
@@ -339,7 +352,7 @@ def _without_calls(sql: str, caller: Caller) -> tuple[str, tuple[TableSource, ..
         if one in calls:
             end = bracketed(tokens, one.end)
             found.append(_source(key, one, comma_separated(sql, tokens[one.end + 1 : end - 1]), caller))
-        elif len(one.parts) > 1 and folded(one.parts[0]) == CATALOG_TABLES and tuple(one.parts[1:-1]) in ((), ("main",)):
+        elif len(one.parts) > 1 and folded(one.parts[0]) in CATALOG_TABLES and tuple(one.parts[1:-1]) in ((), ("main",)):
             end = one.end
             found.append(_catalog_source(key, folded(one.parts[-1]), caller))
         else:
@@ -428,7 +441,7 @@ def _arguments(name: str, function: Function, given: Sequence[str], *, is_method
         else:
             found[folded(named[1])] = argument_value(named[2])
     if not is_method:
-        if not values or not isinstance(values[0], str) or folded(values[0]) != LAKE:
+        if not values or not isinstance(values[0], str) or folded(values[0]) not in LAKE_NAMES:
             raise UsageError(f"the first argument of {name} must be '{LAKE}', which is the name of the lake in SQL")
         del values[0]
     # ``lake.table_changes('t', 1, 2)`` names no schema.

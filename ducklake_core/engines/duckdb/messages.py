@@ -22,6 +22,7 @@ _MISSING_COLUMN = re.compile(
 _MISSING_FUNCTION = re.compile(r"(?:\w+ )?(?:Function|Macro) with name (.*?) does not exist")
 _EXTENSION_FUNCTION = re.compile(r'(?:\w+ )?Function with name "(.*?)" is not in the catalog, but it exists in the (\w+) extension')
 _RUNS_ELSEWHERE = re.compile(r"is not in the catalog, but it exists in the \w+ extension|file system operations are disabled")
+_MISSING_CATALOG = re.compile(r'Catalog "(.*?)" does not exist')
 _MISSING_TABLE = re.compile(r"Table with name (.*?) does not exist")
 _MISSING_ALIAS = re.compile(r'Referenced table "(.*?)" not found')
 _IN_QUOTES = re.compile(r'"((?:[^"]|"")+)"')
@@ -69,6 +70,8 @@ def _missing(problem: Exception, sources: Sources) -> str | None:
         return f"there is no function or macro {name} at this snapshot{similar_in_brackets(name, others)}"
     if found := _EXTENSION_FUNCTION.match(line):
         return f"there is no function {found[1]} here: it belongs to DuckDB's extension {found[2]}, which lake.sql does not load"
+    if found := _MISSING_CATALOG.match(line):
+        return f"there is no schema {found[1]} at this snapshot. If it is a name of the lake: in SQL the lake is called lake"
     if found := _MISSING_TABLE.match(line):
         name = found[1].strip('"')
         schema, _, table = name.rpartition(".")

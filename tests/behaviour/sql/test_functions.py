@@ -171,6 +171,24 @@ def test_explain_shows_which_files_are_skipped(lake_and_duckdb: tuple[DuckLake, 
     assert "Total Files Read: 1" in plan
 
 
+def test_the_lake_has_the_name_of_duckdbs_documentation(tmp_path: Path) -> None:
+    lake = DuckLake.create(f"sqlite:///{tmp_path}/lake.sqlite", data_path=f"{tmp_path}/files/")
+    lake.sql(
+        "USE my_ducklake; CREATE SCHEMA my_ducklake.s; CREATE TABLE my_ducklake.s.t (a INTEGER); INSERT INTO my_ducklake.s.t VALUES (1)"
+    )
+    assert rows(lake, "SELECT t.a, u.a AS b FROM my_ducklake.s.t AS t, lake.s.t AS u") == [(1, 1)]
+    for query in ("my_ducklake.current_snapshot()", "ducklake_current_snapshot('my_ducklake')"):
+        assert rows(lake, f"SELECT id FROM {query}") == [(3,)]
+    assert rows(lake, "SELECT count(*) FROM __ducklake_metadata_my_ducklake.ducklake_snapshot") == [(4,)]
+    with pytest.raises(NotFoundError, match=r"no schema other at this snapshot.*the lake is called lake"):
+        lake.sql("FROM other.s.t")
+    with lake.transaction() as tx:
+        assert tx.sql("USE lake.main") is None
+        with pytest.raises(UnsupportedFeatureError, match="USE is not supported"):
+            tx.sql("USE s")
+    lake.close()
+
+
 def test_queries_in_a_transaction_are_explained_and_checked(tmp_path: Path) -> None:
     address = sqlite_lake(tmp_path)
     lake = DuckLake.create(address.url, data_path=address.data_path)
