@@ -333,6 +333,12 @@ class StatementTarget(Protocol):
     def reset_sorted_by(self, table: str) -> None:
         """Stop sorting new files."""
 
+    def set_option(self, name: str, value: str | int | bool, *, table: str | None = None) -> None:
+        """Set an option for the lake or a table."""
+
+    def unset_option(self, name: str, *, table: str | None = None) -> bool:
+        """Remove an option of the lake or a table; return whether it was set."""
+
     def create_view(
         self,
         name: str,

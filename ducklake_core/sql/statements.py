@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -230,17 +230,17 @@ class Statement:
         columns = self._queries.columns_of(query) if self._spark is None else None
         target = None if columns is None else [(column.name, column) for column in columns]
         rows = self._queries.rows_of(query, target, spark=self._spark)
-        keys = partition_keys(self._sql, self._tokens, node)
+        keys, options = partition_keys(self._sql, self._tokens, node), table_options(node)
         or_replace = bool(node.args.get("replace"))
-        if not self._sort_keys:
+        if not self._sort_keys and not options:
             self._tx.create_table_as(name, rows, schema=columns, partition_by=keys, or_replace=or_replace)
             return
         if columns is None:
-            reject("SORTED BY in CREATE TABLE AS with spark", "leave spark out")
+            reject("SORTED BY or WITH (option = value) in CREATE TABLE AS with spark", "leave spark out")
         # The rows may come from the table that this one replaces.
         held = pa.Table.from_batches(rows, schema=rows.schema) if isinstance(rows, pa.RecordBatchReader) else rows
         self._tx.create_table(name, columns, partition_by=keys, or_replace=or_replace)
-        self._tx.set_sorted_by(name, self._sort_keys)
+        _arrange(self._tx, name, self._sort_keys, options)
         self._tx.append(name, held)
 
 
@@ -266,12 +266,11 @@ def create(
             if not isinstance(node.this, exp.Schema):
                 reject("CREATE TABLE without columns")
             schema = Schema(columns=tuple(column_of(one) for one in node.this.expressions))
-            name, keys = table_name(node.this), partition_keys(sql, tokens, node)
+            name, keys, options = table_name(node.this), partition_keys(sql, tokens, node), table_options(node)
             if if_not_exists and queries.has(name):
-                sort_keys = ()
+                sort_keys, options = (), {}
             tx.create_table(name, schema, partition_by=keys, or_replace=or_replace, if_not_exists=if_not_exists)
-            if sort_keys:
-                tx.set_sorted_by(name, sort_keys)
+            _arrange(tx, name, sort_keys, options)
         case kind:
             reject(f"CREATE {kind}")
 
@@ -299,14 +298,37 @@ def create_recursive_view(tx: StatementTarget, queries: StagedQueries, sql: str,
 
 
 def partition_keys(sql: str, tokens: Sequence[Any], node: exp.Create) -> list[str]:
-    """Return the keys of PARTITIONED BY; other properties are rejected."""
+    """Return the keys of PARTITIONED BY; properties other than that and WITH (option = value) are rejected."""
     properties = node.args.get("properties")
     for one in properties.expressions if properties is not None else ():
-        if not isinstance(one, exp.PartitionedByProperty):
+        if not isinstance(one, exp.PartitionedByProperty) and type(one) is not exp.Property:
             reject(f"{one.sql('duckdb')} in CREATE TABLE")
     # sqlglot makes one token of PARTITIONED BY. The keys are read from the text, because its tree spells them otherwise.
     place = next((at for at, token in enumerate(tokens) if keyword(token).startswith("PARTITIONED")), None)
     return [] if properties is None or place is None else _keys(sql, tokens, place)
+
+
+def table_options(node: exp.Create) -> dict[str, str | int | bool]:
+    """Return the options of WITH (option = value)."""
+    properties = node.args.get("properties")
+    return {one.name: _option(one.args["value"]) for one in (properties.expressions if properties else ()) if type(one) is exp.Property}
+
+
+def _option(value: exp.Expression) -> str | int | bool:
+    """Return the value of an option that SQL sets."""
+    if isinstance(value, exp.Boolean):
+        return bool(value.this)
+    if not isinstance(value, exp.Literal):
+        reject(f"the value {value.sql('duckdb')} of an option", "write a string, a number, true or false")
+    return value.name if value.is_string or not value.is_int else int(value.name)
+
+
+def _arrange(tx: StatementTarget, name: str, sort_keys: Sequence[str], options: Mapping[str, str | int | bool]) -> None:
+    """Give a new table its sort order and options."""
+    if sort_keys:
+        tx.set_sorted_by(name, sort_keys)
+    for option, value in options.items():
+        tx.set_option(option, value, table=name)
 
 
 def _keys(sql: str, tokens: Sequence[Any], place: int) -> list[str]:
@@ -442,6 +464,14 @@ class Cursor:
         self.place = len(self._tokens)
         return keys
 
+    def options(self) -> list[tuple[str, exp.Expression]]:
+        """Return the names and values in the bracket that has just opened, and step to the end; a name alone has itself as value."""
+        self.place -= 1
+        found = [parse_statement(f"SELECT {one}").expressions[0] for one in self.keys()]
+        if not found:
+            raise UsageError("cannot parse the SQL: no option is in the brackets")
+        return [(one.this.name, one.expression) if isinstance(one, exp.EQ) else (one.name, one) for one in found]
+
     def end(self) -> None:
         """Raise unless the statement ends here.
 
@@ -487,18 +517,40 @@ def alter_table(tx: StatementTarget, name: str, at: Cursor) -> None:
     elif at.takes("ALTER"):
         at.takes("COLUMN")
         _alter_column(tx, name, at)
-    elif at.takes("RESET", "PARTITIONED", "BY"):
-        at.end()
-        tx.reset_partitioned_by(name)
-    elif at.takes("RESET", "SORTED", "BY"):
-        at.end()
-        tx.reset_sorted_by(name)
-    elif at.takes("SET", "PARTITIONED", "BY"):
-        tx.set_partitioned_by(name, at.keys())
-    elif at.takes("SET", "SORTED", "BY"):
-        tx.set_sorted_by(name, at.keys())
+    elif at.takes("SET"):
+        _set(tx, name, at)
+    elif at.takes("RESET"):
+        _reset(tx, name, at)
     else:
         reject(f"ALTER TABLE ... {at.rest()}")
+
+
+def _set(tx: StatementTarget, name: str, at: Cursor) -> None:
+    """Run ALTER TABLE ... SET."""
+    if at.takes("PARTITIONED", "BY"):
+        tx.set_partitioned_by(name, at.keys())
+    elif at.takes("SORTED", "BY"):
+        tx.set_sorted_by(name, at.keys())
+    elif at.takes("("):
+        for key, value in at.options():
+            tx.set_option(key, _option(value), table=name)
+    else:
+        reject(f"ALTER TABLE ... SET {at.rest()}")
+
+
+def _reset(tx: StatementTarget, name: str, at: Cursor) -> None:
+    """Run ALTER TABLE ... RESET."""
+    if at.takes("PARTITIONED", "BY"):
+        at.end()
+        tx.reset_partitioned_by(name)
+    elif at.takes("SORTED", "BY"):
+        at.end()
+        tx.reset_sorted_by(name)
+    elif at.takes("("):
+        for key, _ in at.options():
+            tx.unset_option(key, table=name)
+    else:
+        reject(f"ALTER TABLE ... RESET {at.rest()}")
 
 
 def _alter_column(tx: StatementTarget, name: str, at: Cursor) -> None:

@@ -10,13 +10,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ducklake_core.engines.arrow.readable import with_integer_strings
 from ducklake_core.engines.arrow.write_state import WriteState
 from ducklake_core.engines.duckdb_instance import line_of, require_duckdb, shared_connection
 from ducklake_core.errors import SchemaError, UnsupportedFeatureError
 from ducklake_core.format.layout.sorting import WRITE_UNSORTED, SortOrder
-from ducklake_core.format.types.data_types import FLOATS, Field
-from ducklake_core.format.types.names import folded
-from ducklake_core.format.types.schema import Schema, from_arrow_field, to_arrow_field, to_arrow_schema
+from ducklake_core.format.types.data_types import FLOATS, INT128, UINT128, Field
+from ducklake_core.format.types.names import folded, quoted_path
+from ducklake_core.format.types.schema import Schema, duckdb_type, from_arrow_field, to_arrow_field, to_arrow_schema
 from ducklake_core.format.values.arrow_cast import cast_to
 from ducklake_core.storage.spill import SORTED_ROWS, ExternalSort, Places
 
@@ -104,12 +105,23 @@ def _computed_values(rows: pa.RecordBatch, order: SortOrder, schema: Schema, tab
     with shared_connection("UTC") as connection:
         try:
             # DuckDB keeps the row order of a scan of Arrow data, so that the values line up with the rows.
-            found = connection.from_arrow(data).project(f"({order.expression}) AS found").to_arrow_table()
+            typed = connection.from_arrow(with_integer_strings(data.to_reader()).read_all()).project(", ".join(map(_typed, needed)))
+            relation = typed.project(f"({order.expression}) AS found")
+            is_wide = str(relation.types[0]) in ("HUGEINT", "UHUGEINT")
+            found = (relation.project("CAST(found AS VARCHAR) AS found") if is_wide else relation).to_arrow_table()
         except duckdb.Error as error:
             raise _rejected(order, table, f"which DuckDB cannot evaluate ({line_of(error)}); {remedy}") from error
+    if is_wide:
+        found = found.cast(pa.schema([to_arrow_field(Field(name="found", type=INT128), physical=False)]))
     values = found.column("found").combine_chunks()
     column = from_arrow_field(found.schema.field("found"))
     return comparable_values(values, column), column
+
+
+def _typed(column: Field) -> str:
+    name = quoted_path((column.name,))
+    wide = any(node.type in (INT128, UINT128) for node in column.walk())
+    return f"CAST({name} AS {duckdb_type(column.type)}) AS {name}" if wide else name
 
 
 def comparable_values(values: pa.Array, column: Field) -> pa.Array:

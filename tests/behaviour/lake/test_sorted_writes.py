@@ -64,6 +64,7 @@ ORDERS = [
     'p; "odd, na""me" DESC; k DESC',
     "u",
     "h DESC",
+    "h + 0 DESC; k",
     "t DESC; K",
     "upper(s) NULLS FIRST; k % 7 DESC; f / 2; k",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -169,6 +170,36 @@ def test_explain_shows_which_files_are_skipped(lake_and_duckdb: tuple[DuckLake, 
     assert key == "analyzed_plan"
     assert plan.startswith("2 rows in ")
     assert "Total Files Read: 1" in plan
+
+
+def test_statements_set_options_of_tables(tmp_path: Path) -> None:
+    """The syntax is that of later versions of DuckDB."""
+    address = sqlite_lake(tmp_path)
+    lake = DuckLake.create(address.url, data_path=address.data_path)
+
+    def options(name: str) -> dict[str, str]:
+        return {one.name: one.value for one in lake.scoped_options() if one.entry == f"main.{name}"}
+
+    lake.sql("CREATE TABLE t (a INTEGER) PARTITIONED BY (a) SORTED BY (a) WITH (parquet_compression = 'zstd', PARQUET_VERSION = 2)")
+    lake.sql("CREATE TABLE IF NOT EXISTS t (a INTEGER) WITH (parquet_compression = 'gzip')")
+    assert options("t") == {"parquet_compression": "zstd", "parquet_version": "V2"}
+    lake.sql("CREATE TABLE u WITH (parquet_compression = 'gzip', data_inlining_row_limit = 0) AS SELECT 1 AS a")
+    lake.sql("ALTER TABLE t SET (auto_compact = false, parquet_compression = 'snappy')")
+    lake.sql("ALTER TABLE t RESET ('parquet_version', parquet_compression)")
+    assert options("t") == {"auto_compact": "false"}
+    with attached(address) as duck:
+        assert duck.rows("SELECT option_name, value FROM lake.options() WHERE scope_entry = 'main.t'") == [("auto_compact", "false")]
+        assert duck.value(f"SELECT DISTINCT compression FROM parquet_metadata('{address.data_path}main/u/*.parquet')") == "GZIP"
+    for statement, message in {
+        "CREATE TABLE v (a INTEGER) WITH (none = 1)": "unknown option 'none'",
+        "ALTER TABLE t SET (auto_compact)": "the value auto_compact of an option",
+        "ALTER TABLE t SET (auto_compact = upper('x'))": "write a string, a number, true or false",
+        "ALTER TABLE t RESET ()": "no option is in the brackets",
+    }.items():
+        with pytest.raises(DuckLakeError, match=re.escape(message)):
+            lake.sql(statement)
+    assert "v" not in lake
+    lake.close()
 
 
 def test_the_lake_has_the_name_of_duckdbs_documentation(tmp_path: Path) -> None:
