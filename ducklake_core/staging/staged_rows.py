@@ -294,12 +294,14 @@ class StagedRows:
         if plan.inlined is not None:
             numbers_in_use = inlined_column(plan.inlined, plan.read_schema, "file_index").unique().to_pylist()
             numbered = max([numbered, *(number + 1 for number in numbers_in_use)])
+        # The plan has the mappings of committed files that it reads only.
+        planned = {mapping.id for mapping in plan.mappings}
         own = list(self._own(plan, directory, {file_id: number for file_id, (number, _) in mappings.items()}, numbered))
         return replace(
             plan,
             tasks=(*committed, *own),
             inlined=self._inlined_over(plan, numbered + len(self.files)),
-            mappings=(*plan.mappings, *{number: mapping for number, mapping in mappings.values() if number < 0}.values()),
+            mappings=(*plan.mappings, *{number: mapping for number, mapping in mappings.values() if number not in planned}.values()),
         )
 
     def _live(self, inlined: pa.Table, read_schema: Schema) -> pa.Table:

@@ -51,6 +51,7 @@ from ducklake_core.format.types.data_types import (
     FLOATS,
     GEOMETRY,
     INT8,
+    INTERVAL,
     NULL,
     SIGNED_INTEGERS,
     TIME,
@@ -68,6 +69,7 @@ from ducklake_core.format.types.data_types import (
 )
 from ducklake_core.format.types.names import folded
 from ducklake_core.format.types.schema import Schema
+from ducklake_core.format.values.arrow_cast import cast_leaf
 from ducklake_core.format.values.leaf_values import from_cast_text, python_values, to_cast_text, to_text
 from ducklake_core.format.values.temporal import civil_from_days, date_text, days_from_civil, timestamp_text
 from ducklake_core.format.versions import FormatVersion
@@ -159,6 +161,9 @@ def _key_array(key: PartitionField, column: Field, batch: Data) -> pa.Array:
     array = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
     match key.transform:
         case "identity":
+            if column.type == INTERVAL:
+                # SQL gives intervals as strings, and one interval has many.
+                array = cast_leaf(array, INTERVAL, physical=False)
             return _over_distinct(array, column.type, lambda value: to_cast_text(value, column.type))
         case "bucket":
             assert key.buckets is not None

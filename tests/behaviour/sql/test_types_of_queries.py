@@ -120,3 +120,23 @@ def test_computed_times_with_a_zone_are_in_utc_as_stored_ones(lake: DuckLake) ->
     stored = lake.sql("SELECT c, [c] AS l FROM t UNION ALL SELECT c, [c] FROM t").to_arrow().slice(1)
     computed = lake.sql("SELECT '12:00:00+02'::TIMETZ AS c, ['23:00:00+13'::TIMETZ] AS l").to_arrow()
     assert computed.equals(stored), computed
+
+
+# DuckDB fails for bytes that are no UTF-8.
+PARTITIONED = [kind for kind in LEAVES if kind not in ("BLOB", "GEOMETRY", "VARIANT")]
+
+
+@pytest.mark.parametrize("kind", [kind if kind == "INTERVAL" else slow(kind) for kind in PARTITIONED])
+def test_partition_values_are_those_of_duckdb(tmp_path: Path, kind: str) -> None:
+    address, value = sqlite_lake(tmp_path), LEAVES[kind]
+    lake = DuckLake.create(address.url, data_path=address.data_path)
+    lake.set_option("data_inlining_row_limit", 0)
+    lake.sql(f"CREATE TABLE t (id INTEGER, p {kind}) PARTITIONED BY (p)")
+    insert, query = f"INSERT INTO t VALUES (1, {value}), (2, NULL)", f"SELECT id FROM t WHERE p = {value}"
+    lake.sql(insert)
+    with attached(address) as duck:
+        duck.run(insert)
+        values = "SELECT partition_value, count(*) FROM __ducklake_metadata_lake.ducklake_file_partition_value GROUP BY ALL"
+        assert sorted(count for _, count in duck.rows(values)) == [2, 2]
+        assert [(row["id"],) for row in lake.sql(query).to_arrow().to_pylist()] == duck.rows(query) == [(1,), (1,)]
+    lake.close()

@@ -78,6 +78,19 @@ def test_with_other_changes_in_one_transaction(sqlite_address: LakeAddress, fold
         assert duck.rows("SELECT a, count(*) FROM t GROUP BY a ORDER BY a NULLS LAST") == [(1, 1), (None, 5)]
 
 
+def test_rows_of_added_files_are_read_and_deleted_in_the_transaction(lake: DuckLake, folder: Path) -> None:
+    """A scan that skips all committed files has read none of their column mappings, which the added file shares."""
+    for first in (0, 100):
+        put(folder / f"{first}.parquet", pa.table({"a": pa.array(range(first, first + 3), pa.int32())}))
+    lake.create_table("t", {"a": "int32"})
+    lake.add_data_files("t", folder / "0.parquet")
+    with lake.transaction() as tx:
+        tx.add_data_files("t", folder / "100.parquet")
+        assert tx.table("t").scan(where="a > 100").to_arrow()["a"].to_pylist() == [101, 102]
+        tx.delete("t", "a > 100")
+    assert sorted(lake.table("t").to_arrow()["a"].to_pylist()) == [0, 1, 2, 100]
+
+
 def test_a_transaction_that_fails_deletes_no_added_file(lake: DuckLake, folder: Path) -> None:
     path = put(folder / "f.parquet", A)
     lake.create_table("t", A.schema)
