@@ -1394,7 +1394,7 @@ class DuckLake:
             if commit:
                 raise UsageError(f"A query commits nothing. Remove {', '.join(commit)}")
             return query(sql).checked()
-        if uses_lake(sql) or set_variable(sql, self._variables, query) or copy_to_file(sql, query, files=files):
+        if uses_lake(sql, caller) or set_variable(sql, self._variables, query) or copy_to_file(sql, query, files=files):
             return TransactionResult(snapshot=None)
         if at is not None:
             raise UsageError("at applies only to queries; other statements change the newest snapshot. Remove it")

@@ -193,7 +193,7 @@ class Transaction:
         return self
 
     def _lacks_message(self, staged: StagedCatalog) -> bool:
-        return Options.from_mapping(staged.options.effective()).require_commit_message and not self._coordinator.message
+        return Options.from_mapping(staged.options.effective()).require_commit_message and self._coordinator.message is None
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         try:
@@ -1977,7 +1977,8 @@ class Transaction:
             if result.failed_steps:
                 step = result.failed_steps[0]
                 raise DuckLakeError(f"{name} is not part of the transaction, because it failed for {step.target}: {step.reason}")
-        return result
+        # The snapshot is that of the transaction, which does not exist yet.
+        return replace(result, tables=tuple(replace(one, snapshot=None, snapshots=()) for one in result.tables))
 
     # SQL
 
@@ -2042,6 +2043,7 @@ class Transaction:
                 files=files,
                 describe=self._coordinator.describe,
                 options=self._catalog.options,
+                schemas=lambda: [one.name for one in self._catalog.schemas_now()],
             )
             sql, results = replaced(sql, caller)
         sources = (*sources, *results)
@@ -2059,7 +2061,7 @@ class Transaction:
         def query(text: str) -> StagedQuery:
             return StagedQuery(self._queries(sources, files=files), text, zone)
 
-        if uses_lake(sql) or set_variable(sql, self._lake.variables, query) or copy_to_file(sql, query, files=files):
+        if uses_lake(sql, caller) or set_variable(sql, self._lake.variables, query) or copy_to_file(sql, query, files=files):
             return None
         with in_zone(zone):
             self._run(sql, spark, sources, files=files)

@@ -268,8 +268,10 @@ class _TableRun(Generic[T, R]):
         self._failed: dict[int, DuckLakeError] = {}
         self._rejections: list[DuckLakeError] = []
         self._uncertain: list[R] = []
+        self._commits = True
 
     def run(self, execution: Execution, meter: BudgetMeter) -> CarriedOut[R]:
+        self._commits = execution.transaction is None
         written: dict[int, R] = {}
         any_lost = False
         try:
@@ -299,7 +301,8 @@ class _TableRun(Generic[T, R]):
         """Commit some groups, or record the error."""
         known = len(self._uncertain)
         # Until it is known what became of them, their files must not be deleted: a commit that was interrupted may yet be carried out.
-        self._uncertain += results.values()
+        # In a transaction, this commits nothing.
+        self._uncertain += results.values() if self._commits else ()
         try:
             snapshot = self._work.commit(results)
         except DuckLakeError as error:

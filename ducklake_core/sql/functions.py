@@ -8,7 +8,7 @@ The rows of a function are a table of the statement, like a frame of the caller.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -35,7 +35,7 @@ from ducklake_core.planning.planner import feed_schema
 from ducklake_core.scan import ChangeFeed
 from ducklake_core.sql.names import Run, has_alias, is_before_table, lake_names, may_be_alias, name_runs
 from ducklake_core.sql.parts import bracketed, comma_separated, outside_brackets, text_between
-from ducklake_core.sql.time_travel import command, keyword, tokens_of
+from ducklake_core.sql.time_travel import command, identifiers, keyword, tokens_of
 from ducklake_core.staging.arguments import At, resolve_at
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from ducklake_core.format.expressions.predicates import Predicate
     from ducklake_core.format.state import Snapshot
     from ducklake_core.planning.plan import FeedKind
+    from ducklake_core.sql.names import Names
     from ducklake_core.staging.context import LakeContext
 
 
@@ -111,6 +112,7 @@ class Caller:
         files: Whether SQL may read files.
         describe: Sets author, message and further information of the transaction; None outside of one.
         options: The options as the transaction sees them; None outside of one.
+        schemas: Returns the paths of the schemas as the transaction sees them; None outside of one.
     """
 
     lake: LakeContext
@@ -119,6 +121,7 @@ class Caller:
     files: bool = False
     describe: Callable[[str | None, str | None, str | None], None] | None = None
     options: StoredOptions | None = None
+    schemas: Callable[[], Collection[str]] | None = None
 
     def method(self, name: str) -> Callable[..., Any]:
         """Return the method with the name of a function.
@@ -215,9 +218,14 @@ def _replaced(sql: str, caller: Caller) -> tuple[str, tuple[TableSource, ...]]:
 # Statements that change nothing
 
 
-def uses_lake(sql: str) -> bool:
+def uses_lake(sql: str, caller: Caller) -> bool:
     """Return whether a statement is USE with the lake's name or ``main``, which has no effect: they are in use."""
-    return [folded(token.text) for token in tokens_of(sql)] in [["use", name] for name in (*LAKE_NAMES, DEFAULT_SCHEMA)]
+    words = [folded(token.text) for token in tokens_of(sql)]
+    if words not in [["use", name] for name in (*LAKE_NAMES, DEFAULT_SCHEMA)]:
+        return False
+    with caller.lake.reader() as reader:
+        found = lake_names(caller.lake, reader, resolve_at(reader, caller.at).id)
+    return words[1] == DEFAULT_SCHEMA or words[1] not in _first_schemas(found, caller)
 
 
 def set_variable(sql: str, variables: dict[str, str], query: Callable[[str], Readable]) -> bool:
@@ -286,7 +294,7 @@ def _without_variables(sql: str, variables: dict[str, str]) -> str:
 
 
 def _without_lake_name(sql: str, lake: str, caller: Caller) -> str:
-    """Return the text with ``t`` for ``lake.t``, unless ``lake`` is a schema, a table or an alias."""
+    """Return the text with ``t`` for ``lake.t``, unless ``lake`` is a schema, a table, a column or an alias."""
     if lake not in sql.lower():
         return sql
     tokens = tokens_of(sql)
@@ -295,12 +303,16 @@ def _without_lake_name(sql: str, lake: str, caller: Caller) -> str:
     if not qualified:
         return sql
     with caller.lake.reader() as reader:
-        objects = lake_names(caller.lake, reader, resolve_at(reader, caller.at).id).objects()
-    schemas = {folded(split_path(schema)[0]) for schema, _ in objects}
-    names = {folded(name) for schema, name in objects if folded(schema) == DEFAULT_SCHEMA}
+        found = lake_names(caller.lake, reader, resolve_at(reader, caller.at).id)
+    schemas = _first_schemas(found, caller)
+    names = {folded(name) for schema, name in found.objects() if folded(schema) == DEFAULT_SCHEMA}
     is_alias = any(len(one.parts) == 1 and folded(one.parts[0]) == lake and may_be_alias(tokens, one.start) for one in runs)
     if lake in schemas | names:
         return sql
+    if not is_alias and not all(is_before_table(tokens, one.start) or _is_call(tokens, one) for one in qualified):
+        mentioned = identifiers(sql)
+        columns = (one.open()[0].names for one in found.tables if folded(one.name) in mentioned)
+        is_alias = any(folded(name) == lake for table in columns for name in table)
     # What stands behind FROM is a table; elsewhere ``lake.x`` may be a field of a column, or a column of an alias.
     known = set() if is_alias else {DEFAULT_SCHEMA, *schemas, *names}
     known |= set() if is_alias else {folded(one.parts[1]) for one in qualified if is_before_table(tokens, one.start)}
@@ -311,6 +323,11 @@ def _without_lake_name(sql: str, lake: str, caller: Caller) -> str:
             pieces.append(sql[done : tokens[one.start].start])
             done = tokens[one.start + 2].start
     return "".join([*pieces, sql[done:]])
+
+
+def _first_schemas(names: Names, caller: Caller) -> set[str]:
+    """Return the schemas that are in no other schema."""
+    return {folded(split_path(one)[0]) for one in (caller.schemas or names.schemas)()}
 
 
 # Functions

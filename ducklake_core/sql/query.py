@@ -299,10 +299,12 @@ def check_in_process(lake: LakeContext, names: Names, sql: str, *, files: bool =
     """Let DuckDB bind a query; raises as :func:`rows_in_process` does.
 
     Returns:
-        The text that DuckDB runs, and what it may name; None for EXPLAIN and for queries of definitions.
+        The text that DuckDB runs, and what it may name; None for EXPLAIN, PIVOT and for queries of definitions.
     """
     is_explain = _is_explain(sql)
     query = _explained_query(sql) if is_explain else sql
+    if _pivots(query):
+        return None
     if is_about_definitions(query, names):
         return None
 
@@ -329,6 +331,11 @@ def _explained_in_process(lake: LakeContext, names: Names, sql: str, *, files: b
     return pa.table({"explain_key": ["analyzed_plan"], "explain_value": [plan]})
 
 
+def _pivots(sql: str) -> bool:
+    """Return whether a query has PIVOT, whose columns depend on the rows, so that nothing can be bound over empty tables."""
+    return not {"PIVOT", "PIVOT_WIDER"}.isdisjoint(keyword(token) for token in tokens_of(sql))
+
+
 def _is_explain(sql: str) -> bool:
     return command(sql)[0] == "EXPLAIN"
 
@@ -346,6 +353,8 @@ def _explained_query(sql: str) -> str:
             "EXPLAIN is only supported as EXPLAIN [ANALYZE] query, without options. For a change, explain its query, or a SELECT with its "
             "condition"
         )
+    if _pivots(text):
+        raise UnsupportedFeatureError("EXPLAIN of PIVOT is not supported: its columns depend on the rows. Explain the query that it pivots")
     return text
 
 

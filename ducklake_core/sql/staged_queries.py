@@ -97,7 +97,8 @@ class StagedQueries:
         from ducklake_core.engines.duckdb_instance import is_installed
         from ducklake_core.sql.query import check_in_process
 
-        if is_installed():
+        # A repeated transaction may name what its first run has renamed or dropped since.
+        if is_installed() and not self.is_done:
             check_in_process(self.lake, self.names(), query, files=self.files)
 
     def check_view(self, query: str) -> None:

@@ -17,7 +17,7 @@ from ducklake_core.catalog.database.statements import PlainStatements
 from ducklake_core.catalog.reading.definitions import ViewState, find_view, macros
 from ducklake_core.catalog.reading.definitions import views as all_views
 from ducklake_core.catalog.reading.maintenance import named_already
-from ducklake_core.catalog.reading.options import delete_option, store_option, stored_options
+from ducklake_core.catalog.reading.options import check_same_lake, delete_option, store_option, stored_options
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.commit.actions import (
     Action,
@@ -324,6 +324,7 @@ class CommitCoordinator:
                     self._store_options(transaction)
                 elif transaction.actions:
                     self._files.check_there()
+                    self._check_replacements()
                     return self._committer.commit(transaction)
                 # A later plan has read everything that existed when the block ended.
                 if is_first_plan and transaction.lookups:
@@ -541,12 +542,25 @@ class CommitCoordinator:
         Raises:
             StorageError: The store does not have the new files.
         """
-        from ducklake_core.maintenance.groups import check_made
-
         for change in changes:
             self._files.add_delete_files([path for path, _ in change.files])
-            check_made(self._lake.storage, change.files)
             self._maintained[change.table.id] = change
+        self._check_replacements()
+
+    def _check_replacements(self) -> None:
+        """Check that the store has the merged and rewritten files, and that the lake is still the same.
+
+        Raises:
+            StorageError: A file is missing. A sweep may have deleted it.
+            CatalogError: The catalog belongs to a lake with other settings.
+        """
+        if not self._maintained:
+            return
+        from ducklake_core.maintenance.groups import check_made
+
+        with self._lake.reader() as reader:
+            check_same_lake(self._lake.info, stored_options(reader.connection, self._lake.database.tables))
+        check_made(self._lake.storage, [file for change in self._maintained.values() for file in change.files])
 
     def check_maintainable(self, table: TableState, staged: StagedCatalog) -> None:
         """Raise an error if the transaction cannot replace files of a table.

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 
 _Leaf: TypeAlias = Callable[[str], str]
+_CONVERTED = {"variant": VARIANT, "uhugeint": UINT128, "time with time zone": TIMETZ}
+"""Types by DuckDB's name that its export to Arrow changes."""
 
 _MACROS = {
     # The database of a lake is the one that ``lake.main.t`` names.
@@ -91,57 +93,53 @@ _LONG_INTEGER = re.compile(r"\d(?:_?\d){38}")
 
 def read_query(connection: DuckDBPyConnection, sql: str) -> pa.RecordBatchReader:
     """Run a query whose columns may need conversion, and return its rows in the Arrow types of scans."""
-    import duckdb
-
     sql = sql.rstrip().rstrip(";")
-    try:
-        described = [(row[0], str(row[1])) for row in connection.execute(f"DESCRIBE {sql}").fetchall()]
-    except duckdb.ParserException:
-        # The text is DESCRIBE or SUMMARIZE itself, whose results need no conversion, or no query at all: the next line raises its error.
-        described = []
-    if not any(_type_needs_conversion(kind) for _, kind in described):
-        return connection.sql(sql).to_arrow_reader()
+    relation = connection.sql(sql)
+    # DESCRIBE and SUMMARIZE give no relation that another query could read, and need no conversion.
+    if not any(map(_type_needs_conversion, relation.types)):
+        return relation.to_arrow_reader()
     # DuckDB's export to Arrow does not keep variants, unsigned 128-bit integers and offsets of times. The query is wrapped in one that
     # converts them to binaries, strings and times in UTC at any depth, and _marked() gives the result its Arrow types.
-    fields = [Field(name=name, type=_shape(connection.type(kind)) if _type_needs_conversion(kind) else VARCHAR) for name, kind in described]
+    fields = [Field(name=name, type=_shape(kind)) for name, kind in zip(relation.columns, relation.types, strict=True)]
     columns = [f"{_given_out(f'c{place}', one.type)} AS {quoted_path((one.name,))}" for place, one in enumerate(fields)]
     names = ", ".join(f"c{place}" for place in range(len(fields)))
     text = f"SELECT {', '.join(columns)} FROM ({sql}\n) AS __ducklake_rows({names})"  # noqa: S608 - names are quoted
     return _marked(connection.sql(text).to_arrow_reader(), fields)
 
 
-_WORDS = ("VARIANT", "UHUGEINT", "UINT128", "MD5_NUMBER", "TIMETZ", "TIME WITH TIME ZONE")
+_WORDS = re.compile(r"VARIANT|UHUGEINT|UINT128|MD5_NUMBER|TIMETZ|TIME\s+WITH\s+TIME\s+ZONE|CURRENT_TIME\b", re.IGNORECASE)
 
 
 def query_needs_conversion(text: str) -> bool:
     """Return whether SQL text mentions a type or function whose result needs conversion, or an integer that only UHUGEINT holds."""
-    return any(word in text.upper() for word in _WORDS) or _LONG_INTEGER.search(text) is not None
+    return _WORDS.search(text) is not None or _LONG_INTEGER.search(text) is not None
 
 
-def _type_needs_conversion(kind: str) -> bool:
-    return any(name in kind for name in ("VARIANT", "UHUGEINT", "TIME WITH TIME ZONE"))
+def _type_needs_conversion(kind: Any) -> bool:
+    return _shape(kind) != VARCHAR
 
 
 def _shape(kind: Any) -> DataType:
     """Return the structure of a DuckDB type down to the values that need conversion; other parts become VARCHAR."""
-    if not _type_needs_conversion(str(kind)):
+    parts: list[tuple[str, DataType]] = []
+    if kind.id in ("list", "array"):
+        # The children of an array are its element and its size.
+        parts = [("element", _shape(kind.children[0][1]))]
+    elif kind.id in ("map", "struct"):
+        parts = [(name, _shape(child)) for name, child in kind.children]
+    elif kind.id in _CONVERTED:
+        return _CONVERTED[kind.id]
+    # Members without names cannot be packed again.
+    if all(part == VARCHAR for _, part in parts) or not all(name for name, _ in parts):
         return VARCHAR
+    fields = [Field(name=name, type=part) for name, part in parts]
     match kind.id:
-        case "list":
-            return ListType(element=Field(name="element", type=_shape(kind.children[0][1])))
-        case "map":
-            key, value = (Field(name=name, type=_shape(child)) for name, child in kind.children)
-            return MapType(key=key, value=value)
         case "struct":
-            return StructType(fields=tuple(Field(name=name, type=_shape(child)) for name, child in kind.children))
-        case "variant":
-            return VARIANT
-        case "uhugeint":
-            return UINT128
-        case "time with time zone":
-            return TIMETZ
+            return StructType(fields=tuple(fields))
+        case "map":
+            return MapType(key=fields[0], value=fields[1])
         case _:
-            return VARCHAR
+            return ListType(element=fields[0])
 
 
 def _marked(reader: pa.RecordBatchReader, fields: Sequence[Field]) -> pa.RecordBatchReader:

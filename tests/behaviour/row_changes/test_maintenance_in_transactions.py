@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 
 from ducklake_core import DuckLake
-from ducklake_core.errors import CommitConflictError, NotFoundError, UnsupportedFeatureError, UsageError
+from ducklake_core.errors import CommitConflictError, NotFoundError, StorageError, UnsupportedFeatureError, UsageError
+from ducklake_core.maintenance import merge
 from ducklake_core.transaction import Transaction
 from tests.behaviour.row_changes.conftest import Twins
 from tests.support.oracle import LakeAddress, attached
@@ -365,6 +366,33 @@ def test_a_merge_and_another_writer(small: DuckLake, sqlite_address: LakeAddress
         tx.__exit__(None, None, None)
     assert files(sqlite_address) - before <= {path for path in files(sqlite_address) if "delete" in path}
     assert not small.check(level="rows").findings
+
+
+def test_merged_files_that_are_deleted_before_the_commit(small: DuckLake, sqlite_address: LakeAddress) -> None:
+    in_files(small)
+    tx = small.transaction().__enter__()
+    (merged,) = tx.merge_adjacent_files("t").tables
+    assert (merged.files_created, merged.snapshot, merged.snapshots) == (1, None, ())
+    small.delete_orphaned_files(older_than=timedelta(0), min_age=timedelta(0))
+    with pytest.raises(StorageError, match="was written, but is missing"):
+        tx.__exit__(None, None, None)
+    assert len(rows(small)) == 30
+
+
+@pytest.mark.parametrize("place", ["_change", "_commit"])
+def test_an_interrupted_merge_leaves_no_file(
+    small: DuckLake, sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    in_files(small)
+    before = files(sqlite_address)
+    monkeypatch.setattr(merge._Merger, place, interrupted)
+    with pytest.raises(KeyboardInterrupt), small.transaction() as tx:
+        tx.merge_adjacent_files("t")
+    assert files(sqlite_address) == before
+
+
+def interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 def test_a_merge_follows_options_of_the_transaction(small: DuckLake) -> None:

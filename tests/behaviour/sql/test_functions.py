@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from ducklake_core import DuckLake
+from ducklake_core.engines.arrow.readable import Readable
 from ducklake_core.errors import DuckLakeError, NotFoundError, UnsupportedFeatureError, UsageError
 from ducklake_core.sql.query import Query
 from tests.support.oracle import LakeAddress, Oracle, attached, sqlite_lake
@@ -170,6 +171,58 @@ def test_explain_shows_which_files_are_skipped(lake_and_duckdb: tuple[DuckLake, 
     assert key == "analyzed_plan"
     assert plan.startswith("2 rows in ")
     assert "Total Files Read: 1" in plan
+
+
+def test_schemas_and_columns_with_a_name_of_the_lake(tmp_path: Path) -> None:
+    lake = DuckLake.create(f"sqlite:///{tmp_path}/lake.sqlite", data_path=f"{tmp_path}/files/")
+    lake.sql("CREATE TABLE t (a INTEGER, my_ducklake STRUCT(t INTEGER, main INTEGER))")
+    lake.sql("INSERT INTO t VALUES (1, {'t': 5, 'main': 6})")
+    assert rows(lake, "SELECT my_ducklake.t, my_ducklake.main FROM t") == [(5, 6)]
+    lake.sql("UPDATE t SET a = my_ducklake.t")
+    assert rows(lake, "SELECT a FROM my_ducklake.t") == [(5,)]
+    lake.sql("CREATE SCHEMA my_ducklake")
+    lake.sql("DROP TABLE IF EXISTS my_ducklake.t; CREATE TABLE my_ducklake.u (a INTEGER)")
+    assert list(lake) == ["main.t", "my_ducklake.u"]
+    with pytest.raises(UnsupportedFeatureError, match="USE is not supported"):
+        lake.sql("USE my_ducklake")
+    lake.sql("DROP SCHEMA my_ducklake CASCADE")
+    with lake.transaction() as tx:
+        tx.sql("CREATE SCHEMA my_ducklake")
+        tx.sql("CREATE TABLE my_ducklake.u AS SELECT 1 AS a")
+    assert list(lake) == ["main.t", "my_ducklake.u"]
+    lake.close()
+
+
+PIVOTS = {
+    "SELECT x, y FROM (PIVOT p ON k USING sum(v))": (1, 2),
+    "PIVOT (SELECT k FROM p) ON k USING count(*)": (1, 1),
+    "WITH w AS (PIVOT p ON k USING sum(v)) SELECT y FROM w": (2,),
+}
+
+
+def test_pivots_whose_columns_depend_on_the_rows(tmp_path: Path) -> None:
+    lake = DuckLake.create(f"sqlite:///{tmp_path}/lake.sqlite", data_path=f"{tmp_path}/files/")
+    lake.sql("CREATE TABLE p AS SELECT * FROM (VALUES ('x', 1), ('y', 2)) AS t (k, v)")
+    with lake.transaction() as tx:
+        for query, expected in PIVOTS.items():
+            for run in (lake.sql, tx.sql):
+                found = run(query)
+                assert isinstance(found, Readable)
+                assert [tuple(row.values()) for row in found.to_arrow().to_pylist()] == [expected]
+    with pytest.raises(UnsupportedFeatureError, match="EXPLAIN of PIVOT is not supported"):
+        lake.sql("EXPLAIN PIVOT p ON k USING sum(v)")
+    lake.close()
+
+
+def test_a_repeated_transaction_may_name_what_it_has_renamed(tmp_path: Path) -> None:
+    lake = DuckLake.create(f"sqlite:///{tmp_path}/lake.sqlite", data_path=f"{tmp_path}/files/")
+    lake.sql("CREATE TABLE old (a INTEGER)")
+    for _ in range(2):
+        with lake.transaction(commit_id="once") as tx:
+            tx.sql("SELECT count(*) FROM old")
+            tx.sql("ALTER TABLE old RENAME TO new")
+    assert tx.result.repeated
+    lake.close()
 
 
 def test_statements_set_options_of_tables(tmp_path: Path) -> None:

@@ -120,6 +120,12 @@ def test_computed_times_with_a_zone_are_in_utc_as_stored_ones(lake: DuckLake) ->
     stored = lake.sql("SELECT c, [c] AS l FROM t UNION ALL SELECT c, [c] FROM t").to_arrow().slice(1)
     computed = lake.sql("SELECT '12:00:00+02'::TIMETZ AS c, ['23:00:00+13'::TIMETZ] AS l").to_arrow()
     assert computed.equals(stored), computed
+    for query in ("CAST('12:00:00+02' AS TIME  WITH TIME ZONE)", "(['12:00:00+02'::TIMETZ]::TIMETZ[1])[1]", "c::TIMETZ"):
+        assert lake.sql(f"SELECT {query} AS c FROM t").to_arrow().equals(stored.select(["c"])), query
+    (now,) = lake.sql("SELECT current_time AS c, now()::TIMETZ AS d", timezone="Asia/Tokyo").to_arrow().to_pylist()
+    assert now["c"] == now["d"]
+    # Members without names are not converted.
+    assert lake.sql("SELECT row('12:00:00+00'::TIMETZ, 1) AS c").to_arrow().num_rows == 1
 
 
 # DuckDB fails for bytes that are no UTF-8.
