@@ -185,7 +185,9 @@ class Committer:
         attempts.begin()
         while True:
             try:
-                return run.attempt(attempts.number)
+                committed = run.attempt(attempts.number)
+                self._database.last_committed = committed.snapshot.id
+                return committed
             except DuckLakeError as error:
                 run.note(error)
                 match classify(error):

@@ -493,6 +493,10 @@ def _current(caller: Caller, _: Arguments) -> Rows:
         return [(resolve_at(reader, caller.at).id,)]
 
 
+def _last_committed(caller: Caller, _: Arguments) -> Rows:
+    return [(caller.lake.database.last_committed,)]
+
+
 def _settings(caller: Caller, _: Arguments) -> Rows:
     database, info = caller.lake.database, caller.lake.info
     return [(database.address.url.get_backend_name(), info.created_by, info.data_path)]
@@ -624,7 +628,7 @@ _AGES = ("dry_run", "cleanup_all", "older_than", "min_age")
 FUNCTIONS: Mapping[str, Function] = {
     "ducklake_snapshots": Function(columns=_SNAPSHOT_COLUMNS, rows=_snapshots),
     "ducklake_current_snapshot": Function(columns="id UBIGINT", rows=_current),
-    "ducklake_last_committed_snapshot": Function(columns="id UBIGINT", rows=_current),
+    "ducklake_last_committed_snapshot": Function(columns="id UBIGINT", rows=_last_committed),
     "ducklake_settings": Function(columns="catalog_type VARCHAR, extension_version VARCHAR, data_path VARCHAR", rows=_settings),
     "ducklake_table_info": Function(
         columns="table_name VARCHAR, schema_id BIGINT, table_id BIGINT, table_uuid UUID, file_count BIGINT, file_size_bytes BIGINT, "

@@ -65,11 +65,15 @@ class Database:
         pool_size: Number of connections that are kept open between transactions, default 2. A DuckDB file has none.
         connect_timeout: Seconds to wait for the first answer of a server, default 10.
         read_only: Whether to reject every transaction that could write; default False.
+
+    Attributes:
+        last_committed: Id of the last snapshot that was committed through this object, None if there is none.
     """
 
     def __init__(self, address: CatalogAddress, *, pool_size: int = 2, connect_timeout: int = 10, read_only: bool = False) -> None:
         self.address = address
         self.read_only = read_only
+        self.last_committed: int | None = None
         self._access = _access_of(address.url.get_backend_name())
         self.abilities: Abilities = abilities_of(address.engine_url.get_dialect()())
         self.definitions = Definitions(self.abilities, self.side_session)

@@ -173,6 +173,20 @@ def test_explain_shows_which_files_are_skipped(lake_and_duckdb: tuple[DuckLake, 
     assert "Total Files Read: 1" in plan
 
 
+def test_the_last_committed_snapshot_is_that_of_this_lake_object(tmp_path: Path) -> None:
+    address = sqlite_lake(tmp_path)
+    lake = DuckLake.create(address.url, data_path=address.data_path)
+    query = "FROM lake.last_committed_snapshot()"
+    with attached(address) as duck:
+        assert rows(lake, query) == duck.rows(query) == [(None,)]
+        lake.sql("CREATE TABLE t (a INTEGER)")
+        duck.run("INSERT INTO t VALUES (1)")
+        assert (rows(lake, query), duck.rows(query)) == ([(1,)], [(2,)])
+        lake.flush_inlined_data()
+        assert (rows(lake, query), duck.rows(query)) == ([(3,)], [(2,)])
+    lake.close()
+
+
 def test_schemas_and_columns_with_a_name_of_the_lake(tmp_path: Path) -> None:
     lake = DuckLake.create(f"sqlite:///{tmp_path}/lake.sqlite", data_path=f"{tmp_path}/files/")
     lake.sql("CREATE TABLE t (a INTEGER, my_ducklake STRUCT(t INTEGER, main INTEGER))")
