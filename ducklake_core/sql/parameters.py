@@ -22,7 +22,7 @@ from ducklake_core.format.expressions.parser import literal_of
 from ducklake_core.format.expressions.sql import literal_text, quoted
 from ducklake_core.format.types.names import DEFAULT_SCHEMA, folded
 from ducklake_core.format.values.arrow_cast import cast_to
-from ducklake_core.sql.time_travel import identifiers, statements_of, tokens_of
+from ducklake_core.sql.time_travel import command, identifiers, statements_of, tokens_of
 
 if TYPE_CHECKING:
     from ducklake_core.staging.arguments import FrameLike, SqlParameters
@@ -72,6 +72,12 @@ def with_parameters(sql: str, parameters: SqlParameters) -> str:
 
 def _found(sql: str) -> Iterator[tuple[int, int, int | str]]:
     """Yield the start, the end and the key of each parameter."""
+    word, rest = command(sql)
+    if word in ("EXPLAIN", "CALL") and rest:
+        # Behind these words, the rest of the text is one token.
+        skipped = sql.index(rest, tokens_of(sql)[0].end + 1)
+        yield from ((start + skipped, end + skipped, key) for start, end, key in _found(rest))
+        return
     tokens = tokens_of(sql)
     position = 0
     for token, after in zip(tokens, [*tokens[1:], None], strict=True):

@@ -243,6 +243,10 @@ def _since_epoch(constant: Literal) -> timedelta:
 
 def identifiers(sql: str) -> set[str]:
     """Return everything in a text that may be a name, folded."""
+    word, rest = command(sql)
+    # Behind these words, the rest of the text is one token.
+    if word in ("EXPLAIN", "CALL"):
+        return identifiers(rest) if rest else set()
     return {folded(token.text) for token in tokens_of(sql) if token.token_type not in (TokenType.STRING, TokenType.NUMBER)}
 
 

@@ -184,3 +184,14 @@ def test_rows_of_frames_are_written_once_after_a_conflict(lake: DuckLake, monkey
 def test_errors_of_frames_name_the_column(lake: DuckLake) -> None:
     with pytest.raises(DuckLakeError, match="Unexpected argument 'n'"):
         lake.sql("FROM n", n=pd.DataFrame({"a": [object()]}))
+
+
+def test_parameters_and_frames_of_explain_and_call(lake: DuckLake) -> None:
+    """The tokenizer makes one token of everything behind these words."""
+    new = pa.table({"k": [1, 2]})
+    plan = str(lake.sql("/* SELECT ? */ EXPLAIN ANALYZE SELECT k FROM new WHERE k > ? AND k < $2", [0, 2], new=new))
+    assert plan.startswith("1 row in ")
+    lake.sql("CALL lake.set_option(?, $2)", ["target_file_size", "2MB"])
+    assert lake.options()["target_file_size"] == "2000000"
+    with pytest.raises(UsageError, match="does not name a table none"):
+        lake.sql("EXPLAIN SELECT k FROM new", new=new, none=new)
