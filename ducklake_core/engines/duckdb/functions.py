@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from ducklake_core.engines.arrow.evaluate import RELATIONS, require_shapely
 from ducklake_core.engines.duckdb_instance import variant_of
+from ducklake_core.errors import UnsupportedFeatureError
 from ducklake_core.format.types.data_types import (
     TIMETZ,
     UINT128,
@@ -85,7 +86,11 @@ def _mapped(text: str, data_type: DataType, leaf: _Leaf, wanted: DataType = VARI
 
 
 def _packed(parts: Iterable[tuple[str, str]]) -> str:
-    return f"struct_pack({', '.join(f'{quoted_path((name,))} := {text}' for name, text in parts)})"
+    found = list(parts)
+    # The members of row(...) have no names.
+    if not any(name for name, _ in found):
+        return f"row({', '.join(text for _, text in found)})"
+    return f"struct_pack({', '.join(f'{quoted_path((name,))} := {text}' for name, text in found)})"
 
 
 _LONG_INTEGER = re.compile(r"\d(?:_?\d){38}")
@@ -120,18 +125,23 @@ def _type_needs_conversion(kind: Any) -> bool:
 
 
 def _shape(kind: Any) -> DataType:
-    """Return the structure of a DuckDB type down to the values that need conversion; other parts become VARCHAR."""
+    """Return the structure of a DuckDB type down to the values that need conversion; other parts become VARCHAR.
+
+    Raises:
+        UnsupportedFeatureError: A union holds such values.
+    """
     parts: list[tuple[str, DataType]] = []
     if kind.id in ("list", "array"):
         # The children of an array are its element and its size.
         parts = [("element", _shape(kind.children[0][1]))]
-    elif kind.id in ("map", "struct"):
+    elif kind.id in ("map", "struct", "union"):
         parts = [(name, _shape(child)) for name, child in kind.children]
     elif kind.id in _CONVERTED:
         return _CONVERTED[kind.id]
-    # Members without names cannot be packed again.
-    if all(part == VARCHAR for _, part in parts) or not all(name for name, _ in parts):
+    if all(part == VARCHAR for _, part in parts):
         return VARCHAR
+    if kind.id == "union":
+        raise UnsupportedFeatureError(f"DuckDB does not export the values of {kind} to Arrow. Cast the members, such as to VARCHAR")
     fields = [Field(name=name, type=part) for name, part in parts]
     match kind.id:
         case "struct":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import time
+from decimal import Decimal
 from pathlib import Path
 from uuid import UUID
 
@@ -10,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from ducklake_core import DuckLake
+from ducklake_core.errors import UnsupportedFeatureError
 from tests.support.oracle import attached, sqlite_lake
 from tests.support.parameters import slow
 
@@ -124,8 +127,11 @@ def test_computed_times_with_a_zone_are_in_utc_as_stored_ones(lake: DuckLake) ->
         assert lake.sql(f"SELECT {query} AS c FROM t").to_arrow().equals(stored.select(["c"])), query
     (now,) = lake.sql("SELECT current_time AS c, now()::TIMETZ AS d", timezone="Asia/Tokyo").to_arrow().to_pylist()
     assert now["c"] == now["d"]
-    # Members without names are not converted.
-    assert lake.sql("SELECT row('12:00:00+00'::TIMETZ, 1) AS c").to_arrow().num_rows == 1
+    # The members of row(...) have no names.
+    unnamed = lake.sql(f"SELECT row('12:00:00+02'::TIMETZ, {2**128 - 1}::UHUGEINT) AS c FROM t").to_arrow()["c"].combine_chunks()
+    assert [unnamed.field(place).to_pylist() for place in range(2)] == [[time(10)], [Decimal(2**128 - 1)]]
+    with pytest.raises(UnsupportedFeatureError, match="Cast the members"):
+        lake.sql("SELECT union_value(a := '12:00:00+02'::TIMETZ) AS c").to_arrow()
 
 
 # DuckDB fails for bytes that are no UTF-8.
