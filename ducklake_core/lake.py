@@ -734,7 +734,8 @@ class DuckLake:
         most = arguments.optional(arguments.row_count, "limit", limit)
         with self.reader() as reader:
             sizes = table_sizes(reader, resolve_at(reader, at).id, schema, after=start, most=most)
-        return [self._context.counted(size) for size in sizes]
+        context = self._context
+        return [context.counted(size) for size in sizes]
 
     def table_info(self, name: str, *, at: At = None) -> TableInfo:
         """Return the number of rows, files and bytes of a table.

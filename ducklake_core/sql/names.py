@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from sqlglot import TokenType
 
@@ -45,9 +45,8 @@ _BEFORE_TABLES = ("FROM", "JOIN", "INTO", "USING", "TABLE", "PIVOT", "UNPIVOT", 
 _BEFORE_OBJECTS = (*_BEFORE_TABLES, "UPDATE", "VIEW", "EXISTS", "SCHEMA", "MACRO", "FUNCTION", "COLUMN", "SHOW", "DESC", "COPY")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamedTable:
-    """A table by its name.
+class NamedTable(NamedTuple):
+    """A table by its name; a tuple, as there may be very many.
 
     Attributes:
         open: Gives its columns, and what it can be read by.
@@ -204,6 +203,10 @@ def is_about_definitions(sql: str, names: Names) -> bool:
         runs = list(name_runs(tokens[1:]))
         frames = {(frame.schema_name, folded(frame.name))[-len(one.parts) :] for frame in names.frames for one in runs}
         return [one.end for one in runs] == [len(tokens) - 1] and (*runs[0].parts[:-1], folded(runs[0].parts[-1])) not in frames
+    mentioned = {folded(token.text) for token in tokens}
+    if mentioned.isdisjoint(_LISTS | _LIST_SCHEMAS):
+        # To look at the names of all tables takes long in a lake of many.
+        return False
     schemas = {folded(split_path(schema)[0]) for schema, _ in names.objects()}
     views = _LISTS - {folded(name) for _, name in names.objects()}
     for place, token in enumerate(tokens):
