@@ -1,6 +1,7 @@
 """``format("ducklake")`` against the ways that know the session: ``DuckLake.write`` and ``scan().to_spark``; same frame, same files.
 
-Run with ``python -m benchmarks.bench_data_source``.
+Run with ``python -m benchmarks.bench_data_source``. A data source that only reads and writes Parquet files with pyarrow shows what Spark's
+Python API takes by itself: a Python worker for each task, and every batch through a pipe.
 """
 
 from __future__ import annotations
@@ -9,9 +10,20 @@ import itertools
 import os
 import sys
 import tempfile
+import uuid
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    InputPartition,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
 
 from benchmarks.bench_read import consume
 from benchmarks.bench_write import frame
@@ -24,6 +36,57 @@ from tests.support.oracle import sqlite_lake
 
 ROWS = int(os.environ.get("BENCH_ROWS", "2000000"))
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "5"))
+
+
+class ParquetOnly(DataSource):
+    """Reads the files of a folder, and writes files to it."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return "parquet_only"
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return the reader of the folder."""
+        return FilesReader(self.options["path"])
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        """Return the writer to the folder."""
+        return FilesWriter(self.options["path"])
+
+
+class FilesReader(DataSourceReader):
+    """Yields the batches of the Parquet files of a folder, one file for each task."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return the files."""
+        return [InputPartition(str(file)) for file in sorted(Path(self._folder).rglob("*.parquet"))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the batches of a file."""
+        import pyarrow.parquet as pq
+
+        yield from pq.ParquetFile(partition.value).iter_batches()
+
+
+class FilesWriter(DataSourceArrowWriter):
+    """Writes the batches of each task to a Parquet file."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write the file of a task."""
+        import pyarrow.parquet as pq
+
+        first = next(iterator)
+        with pq.ParquetWriter(f"{self._folder}/{uuid.uuid4()}.parquet", first.schema) as writer:
+            for batch in itertools.chain([first], iterator):
+                writer.write_batch(batch)
+        return WriterCommitMessage()
 
 
 def writing(session: SparkSession, lake: DuckLake, url: str) -> Result:
@@ -41,8 +104,13 @@ def writing(session: SparkSession, lake: DuckLake, url: str) -> Result:
             session.conf.set(key, value)
         assert lake.table(name).info().file_count == 2
 
+    def parquet_only() -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            df.write.format("parquet_only").mode("append").save(folder)
+
     contenders = {
         'format("ducklake")': source,
+        "Python data source that only writes Parquet": parquet_only,
         "the same, batches not weighed": lambda: source(**{BYTES: UNLIMITED}),
         "DuckLake.write": lambda: lake.write(f"t{next(numbers)}", df),
     }
@@ -52,8 +120,12 @@ def writing(session: SparkSession, lake: DuckLake, url: str) -> Result:
 def reading(session: SparkSession, lake: DuckLake, url: str) -> Result:
     """Every column of every row."""
     lake.write("read", frame(session, ROWS))
+    schema = lake.table("read").to_spark(session).schema
     contenders = {
         'format("ducklake")': lambda: consume(session.read.format("ducklake").option("catalogUrl", url).load("read")),
+        "Python data source that only reads Parquet": lambda: consume(
+            session.read.format("parquet_only").schema(schema).load(f"{lake.info.data_path}main/read")
+        ),
         "scan().to_spark": lambda: consume(lake.table("read").scan().to_spark(session)),
     }
     return compare(f"read {ROWS:,} rows", contenders, baseline="scan().to_spark", promised_ratio=3.0, rounds=ROUNDS)
@@ -66,6 +138,7 @@ def run() -> list[Result]:
 
     session = local_session()
     register(session)
+    session.dataSource.register(ParquetOnly)
     with tempfile.TemporaryDirectory() as folder:
         address = sqlite_lake(Path(folder))
         lake = new_lake(address)
