@@ -1,8 +1,7 @@
-"""Measure limits: time and memory of the driver for each file, and tens of millions of rows on executors in separate processes.
+"""Measure limits: time and memory of the driver for each file.
 
-Run with ``python -m benchmarks.bench_far plans`` (in process), ``files`` (on Spark) or ``cluster`` (two and four executors).
-``BENCH_FILES``, ``BENCH_ROWS`` and ``BENCH_EXECUTORS`` are lists of sizes, by commas. Every measurement is a process of its own, which
-prints a line of JSON. The files are one file of 1,000 rows under many names.
+Run with ``python -m benchmarks.bench_far plans`` (in process) or ``files`` (on Spark). ``BENCH_FILES`` is a list of sizes, by commas.
+Every measurement is a process of its own, which prints a line of JSON. The files are one file of 1,000 rows under many names.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,15 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FILES = [int(count) for count in os.environ.get("BENCH_FILES", "1000,10000,100000").split(",")]
-ROWS = [int(count) for count in os.environ.get("BENCH_ROWS", "5000000,50000000").split(",")]
-EXECUTORS = [int(count) for count in os.environ.get("BENCH_EXECUTORS", "2,4").split(",")]
 FILE_ROWS = 1000
-COLUMNS = (
-    "id",
-    "cast(id % 1000 as int) as category",
-    "xxhash64(id) / 9e18 as measure",
-    "concat('name-', cast(id % 5000 as string)) as name",
-)
 _LINKS = 10_000
 """Names that one file of the disk is given: file systems have a limit."""
 
@@ -124,50 +115,6 @@ def timed(run: Callable[[], Any]) -> tuple[float, Any]:
     return round(now() - began, 4), found
 
 
-def on_cluster(folder: str, executors: int, rows: int) -> Iterator[dict[str, object]]:
-    """Write, read, count, delete and merge with executors in processes of their own; with the most memory of the driver so far."""
-    from pyspark.sql import SparkSession
-
-    session = (
-        SparkSession.builder.master(f"local-cluster[{executors},1,1024]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.driver.memory", "1g")
-        .config("spark.executor.memory", "1g")
-        .config("spark.executorEnv.PYTHONPATH", os.environ.get("PYTHONPATH", ""))
-        .config("spark.sql.shuffle.partitions", str(executors))
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .getOrCreate()
-    )
-    context: Any = session.sparkContext
-    java = int(context._jvm.java.lang.ProcessHandle.current().pid())
-    address = sqlite_lake(Path(folder))
-    with attached(address) as duck:
-        duck.run(
-            "CREATE TABLE t (id BIGINT, category INTEGER, measure DOUBLE, name VARCHAR)", "CALL lake.set_option('target_file_size', '64MB')"
-        )
-    lake = DuckLake.connect(address.url)
-    frame = session.range(0, rows, 1, executors * 4).selectExpr(*COLUMNS)
-    changed = session.range(0, rows, rows // 100_000).selectExpr("id + 1 as id", *COLUMNS[1:])
-    steps: dict[str, Callable[[], Any]] = {
-        "write": lambda: lake.table("t").append(frame),
-        "read": lambda: lake.table("t").to_spark(session).write.format("noop").mode("overwrite").save(),
-        "count": lambda: lake.table("t").to_spark(session).count(),
-        "delete 1 %": lambda: lake.table("t").delete("id % 100 = 7"),
-        "count without them": lambda: lake.table("t").to_spark(session).count(),
-        "read without them": lambda: lake.table("t").to_spark(session).write.format("noop").mode("overwrite").save(),
-        "upsert 100,000": lambda: lake.table("t").upsert(changed, on=["id"]),
-    }
-    for name, step in steps.items():
-        seconds, _ = timed(step)
-        yield {"step": name, "seconds": seconds, "python": most_memory(), "java": most_memory(java), "live": java_heap(session)}
-    files = len(lake.table("t").scan().plan().plan.tasks)
-    yield {"step": "files", "files": files, "rows": lake.table("t").scan().count()}
-    session.stop()
-
-
 def child(*arguments: str) -> None:
     """Run a measurement in a process of its own, which prints what it finds."""
     subprocess.run([sys.executable, "-m", __spec__.name, *arguments], check=True)
@@ -175,17 +122,11 @@ def child(*arguments: str) -> None:
 
 def run(what: str) -> None:
     """All sizes of one kind."""
-    if what in ("plans", "files"):
-        for count in FILES:
-            with tempfile.TemporaryDirectory() as folder:
-                address = sqlite_lake(Path(folder))
-                make(address, count)
-                child("plan" if what == "plans" else "spark", address.url, str(count))
-        return
-    for executors in EXECUTORS:
-        for rows in ROWS:
-            with tempfile.TemporaryDirectory() as folder:
-                child("cluster", folder, str(executors), str(rows))
+    for count in FILES:
+        with tempfile.TemporaryDirectory() as folder:
+            address = sqlite_lake(Path(folder))
+            make(address, count)
+            child("plan" if what == "plans" else "spark", address.url, str(count))
 
 
 def main(what: str, *arguments: str) -> None:
@@ -195,9 +136,6 @@ def main(what: str, *arguments: str) -> None:
             tell(what, arguments[1:], plan_only(url))
         case "spark", (url, _):
             tell(what, arguments[1:], on_spark(url))
-        case "cluster", (folder, executors, rows):
-            for found in on_cluster(folder, int(executors), int(rows)):
-                tell(what, (executors, rows), found)
         case _:
             run(what)
 
@@ -212,5 +150,5 @@ if __name__ == "__main__":
     if len(sys.argv) > 1:
         main(*sys.argv[1:])
     else:
-        for kind in ("plans", "files", "cluster"):
+        for kind in ("plans", "files"):
             run(kind)
