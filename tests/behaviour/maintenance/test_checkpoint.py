@@ -12,6 +12,7 @@ from ducklake_core.lake import DuckLake
 from ducklake_core.maintenance import checkpoint
 from tests.behaviour.maintenance.lakes import NOW, readings
 from tests.support.oracle import LakeAddress, attached, sqlite_lake
+from tests.support.postgres import PostgresServer
 
 ORDER = [
     "flush_inlined_data", "expire_snapshots", "merge_adjacent_files", "rewrite_data_files", "cleanup_old_files", "delete_orphaned_files",
@@ -79,7 +80,7 @@ def test_a_busy_lake_stays_flat(request: pytest.FixtureRequest, tmp_path: Path, 
     server = request.getfixturevalue("postgres") if backend == "postgresql" else None
     address = sqlite_lake(tmp_path) if server is None else server.lake(tmp_path)
     with DuckLake.create(address.url, data_path=address.data_path) as lake:
-        days = list(bench_busy_lake.simulate(lake, Path(address.data_path), tables=3, days=8))
+        days = list(bench_busy_lake.simulate(lake, Path(address.data_path), tables=3, days=8, changes=10))
         assert lake.check(level="rows").findings == ()
         # Files with other columns than the newest ones are not merged with these.
         assert max(day.data_files for day in days) <= 2 * 3
@@ -92,6 +93,19 @@ def test_a_busy_lake_stays_flat(request: pytest.FixtureRequest, tmp_path: Path, 
     for (snapshot, name), rows in readings(address).items():
         if snapshot == last:
             assert [row[1] for row in sorted(rows, key=lambda row: row[1])] == [row["id"] for row in own[name.split('"')[3]]]
+
+
+@pytest.mark.slow
+def test_a_busy_lake_stays_flat_next_to_duckdb(postgres: PostgresServer, tmp_path: Path) -> None:
+    """The simulation compares the rows that both engines read with the ledgers of both."""
+    address = postgres.lake(tmp_path)
+    with DuckLake.create(address.url, data_path=address.data_path) as lake:
+        days = list(bench_busy_lake.simulate(lake, Path(address.data_path), tables=3, days=4, changes=10, duckdb_at=address))
+    assert all(day.duckdb is not None and day.duckdb.changes for day in days)
+    # DuckDB adds files to a table after it was merged in every other night.
+    assert max(day.data_files for day in days) <= 4 * 3
+    assert max(day.delete_files for day in days) <= 3 * 3
+    assert max(day.inlined_tables for day in days) <= 3 * 3
 
 
 def test_a_failing_operation_does_not_stop_the_checkpoint(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
