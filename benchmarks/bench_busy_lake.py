@@ -3,7 +3,7 @@
 Run with ``python -m benchmarks.bench_busy_lake``. Small tables get appends, updates, deletes and upserts in turn; now and then one gets a
 column. Every night flushes, expires all but 20 snapshots, merges, rewrites and cleans up, with the defaults of each call.
 
-On SQLite, 12 tables change for 40 days. On PostgreSQL, 60 tables change for 4 days, and a process of DuckDB changes the same tables all the
+On SQLite, 12 tables change for 40 days. On PostgreSQL, 60 tables change for 2 days, and a process of DuckDB changes the same tables all the
 time, also in every other night. Each writer keeps a ledger of the rows that it committed, and after each night both engines must read
 exactly these. ``BENCH_TABLES`` and ``BENCH_DAYS`` set other sizes for both, ``BENCH_CHANGES`` the library's changes of a table and day, and
 ``BENCH_BACKENDS`` the backends; the full form is ``BENCH_BACKENDS=postgresql BENCH_DAYS=30``. Each day prints a line. A line for machines
@@ -39,7 +39,7 @@ from tests.support.postgres import start_server
 
 BACKENDS = os.environ.get("BENCH_BACKENDS", "sqlite postgresql").split()
 TABLES = {"sqlite": 12, "postgresql": 60}
-DAYS = {"sqlite": 40, "postgresql": 4}
+DAYS = {"sqlite": 40, "postgresql": 2}
 CHANGES = float(os.environ.get("BENCH_CHANGES", "2.5"))  # of a table and day
 KEPT = 20  # snapshots
 _ROWS = 1000  # of a table at first
