@@ -69,7 +69,6 @@ class Day:
         night_seconds: Seconds of the night's maintenance.
         longest_seconds: Longest time of one change of the library up to this day.
         conflicts: Changes of the library that raised a conflict up to this day.
-        left: Tables that the night's merge left to the next one, as DuckDB changed them.
         duckdb: Numbers of DuckDB's process up to this day, and whether it wrote at night.
     """
 
@@ -83,7 +82,6 @@ class Day:
     night_seconds: float
     longest_seconds: float
     conflicts: int
-    left: int
     duckdb: DuckDBDay | None
 
 
@@ -120,7 +118,6 @@ class BusyLake:
         ledger: Rows that the library committed.
         conflicts: Changes that raised a conflict.
         longest_seconds: Longest time of one change.
-        left: Tables that the last night's merge left to the next one, as DuckDB changed them.
     """
 
     def __init__(self, lake: DuckLake, folder: Path, tables: int, age: timedelta = _NOW, seed: int = 7) -> None:
@@ -129,7 +126,6 @@ class BusyLake:
         self.ledger: Rows = {}
         self.conflicts = 0
         self.longest_seconds = 0.0
-        self.left = 0
         self._folder = folder
         self._age = age
         self._random = random.Random(seed)
@@ -196,11 +192,8 @@ class BusyLake:
         rewritten = lake.rewrite_data_files()
         written = _bytes_in(self._folder) - before
         cleaned = lake.cleanup_old_files(older_than=self._age, min_age=self._age)
-        for result in (flushed, expired, rewritten, cleaned):
+        for result in (flushed, expired, merged, rewritten, cleaned):
             assert not result.failed_steps, result
-        # A merge leaves a table whose rows another writer deletes to the next night.
-        self.left = sum(bool(table.failures) for table in merged.tables)
-        assert all("[commit-conflict]" in failure for failure in merged.failures), merged
         of_rewrites = sum(table.bytes_written for result in (merged, rewritten) for table in result.tables)
         return written - of_rewrites, of_rewrites
 
@@ -236,7 +229,6 @@ class BusyLake:
             night_seconds=night_seconds,
             longest_seconds=self.longest_seconds,
             conflicts=self.conflicts,
-            left=self.left,
             duckdb=duck,
         )
 
@@ -432,11 +424,7 @@ def report(backend: str, tables: int, days: list[Day]) -> None:
     for name in ("data_files", "data_files_kept", "delete_files", "inlined_tables", "count_ms"):
         found |= {f"{name}, first day": getattr(first, name), f"{name}, last day": getattr(last, name)}
     found["bytes rewritten per byte ingested"] = sum(day.rewritten for day in days) / sum(day.ingested for day in days)
-    found |= {
-        "conflicts": last.conflicts,
-        "merges left to the next night": sum(day.left for day in days),
-        "longest change, s": last.longest_seconds,
-    }
+    found |= {"conflicts": last.conflicts, "longest change, s": last.longest_seconds}
     if first.duckdb is not None and last.duckdb is not None:
         found |= {"DuckDB count_ms, first day": first.duckdb.count_ms, "DuckDB count_ms, last day": last.duckdb.count_ms}
         found |= {"DuckDB changes": last.duckdb.changes, "DuckDB retries": last.duckdb.retries}

@@ -416,14 +416,21 @@ def _plan_alone(
     execution: Execution,
 ) -> T | FailedTable:
     try:
-        with database.read() as connection:
-            reader = CatalogReader(connection, info, database.tables)
-            base = execution.base(reader)
-            return plan(reader, reader.table_by_id(number, base.id), base)
+        return replan(database, info, number, plan, execution)
     except DuckLakeError as error:
         if classify(error) == "unavailable" or is_about_lake(error):
             raise
         return FailedTable(table=name, error=error)
+
+
+def replan(
+    database: Database, info: LakeInfo, number: int, plan: Callable[[CatalogReader, TableState, Snapshot], T], execution: Execution
+) -> T:
+    """Plan one table, by id, at the newest snapshot, or at that of the transaction of ``execution``."""
+    with database.read() as connection:
+        reader = CatalogReader(connection, info, database.tables)
+        base = execution.base(reader)
+        return plan(reader, reader.table_by_id(number, base.id), base)
 
 
 def is_about_lake(error: DuckLakeError) -> bool:

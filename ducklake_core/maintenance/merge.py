@@ -25,7 +25,7 @@ from ducklake_core.commit.actions import MergedDeletes, MergedFile, MergeFiles
 from ducklake_core.engines.arrow.compaction import MergedRows, MergeTask, merge_files
 from ducklake_core.engines.arrow.write_state import WriteState
 from ducklake_core.engines.duckdb_instance import is_installed
-from ducklake_core.errors import UnsupportedFeatureError, UsageError
+from ducklake_core.errors import CommitConflictError, DuckLakeError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.arguments import optional, whole_number
 from ducklake_core.format.files import paths
 from ducklake_core.format.files.data_files import DataFile, DeleteFile, DeleteHistory, deleted_count
@@ -44,14 +44,17 @@ from ducklake_core.maintenance.clustering import (
     sort_order,
 )
 from ducklake_core.maintenance.groups import (
+    REPLANS,
     CarriedOut,
     Change,
     Execution,
     FailedTable,
     TableWork,
     discard_made,
+    is_about_lake,
     name_of,
     plan_tables,
+    replan,
 )
 from ducklake_core.maintenance.health import format_bytes
 from ducklake_core.maintenance.request import (
@@ -226,9 +229,10 @@ def merge_adjacent_files(
         request.progress.begin(_OPERATION, "merge files", "groups", len(groups), work=sum(group.bytes for group in groups))
     due = [] if request.dry_run else [plan for plan in plans if isinstance(plan, TableMergePlan) and plan.groups]
     shared = _shared(database, info, [group for plan in due for group in plan.groups])
-    merger = _Merger(database, info, storage, request, execution or Execution(), shared)
-    ran = {one.table: one for together in _batches(due, merger.execution) for one in merger.run(together)}
-    done = [_unplanned(plan) if isinstance(plan, FailedTable) else ran.get(name_of(plan.table)) or _planned(plan) for plan in plans]
+    merger = _Merger(database, info, storage, request, execution or Execution(), shared, plan)
+    # By id, because a table that is planned again may have another name.
+    ran = {plan.table.id: one for batch in _batches(due, merger.execution) for plan, one in zip(batch, merger.run(batch), strict=True)}
+    done = [_unplanned(plan) if isinstance(plan, FailedTable) else ran.get(plan.table.id) or _planned(plan) for plan in plans]
     return MergeResult(dry_run=request.dry_run, tables=tuple(done), unmatched=found.unmatched)
 
 
@@ -320,7 +324,7 @@ def _merged(plan: TableMergePlan, carried: CarriedOut[MergedRows]) -> TableMerge
 
 @dataclass(frozen=True, slots=True)
 class _Merger:
-    """Runs plans. ``shared`` contains ids of files that other catalog rows contained, too, at the start."""
+    """Runs plans. ``shared`` contains ids of files that other catalog rows contained, too, at the start; ``plan`` plans a table."""
 
     database: Database
     info: LakeInfo
@@ -328,9 +332,36 @@ class _Merger:
     request: TableRequest
     execution: Execution
     shared: frozenset[int]
+    plan: Callable[[CatalogReader, TableState, Snapshot], TableMergePlan]
 
     def run(self, plans: Sequence[TableMergePlan]) -> list[TableMerge]:
-        """Merge the files of some tables, and commit them together."""
+        """Merge the files of some tables, and commit them together. A table that conflicts with another writer is planned again."""
+        return [self._until_merged(plan, carried) for plan, carried in zip(plans, self.carry_out(plans), strict=True)]
+
+    def _until_merged(self, plan: TableMergePlan, carried: CarriedOut[MergedRows]) -> TableMerge:
+        attempts = REPLANS.attempts()
+        # Only the commit of all groups of a table has a rejection: with partial_progress, new files would be merged again.
+        while isinstance(carried.rejection, CommitConflictError) and attempts.again():
+            try:
+                plan = self._plan_again(plan)
+                if not plan.groups:
+                    return _planned(plan)
+                shared = _shared(self.database, self.info, plan.groups)
+            except DuckLakeError as error:
+                if is_about_lake(error):
+                    raise
+                return _unplanned(FailedTable(table=name_of(plan.table), error=error))
+            self.request.progress.extend(len(plan.groups), work=plan.bytes)
+            (carried,) = replace(self, shared=shared).carry_out([plan])
+        return _merged(plan, carried)
+
+    def _plan_again(self, plan: TableMergePlan) -> TableMergePlan:
+        again = replan(self.database, self.info, plan.table.id, self.plan, self.execution)
+        self.request.meter.refund([file for group in plan.groups for file in group.files])
+        return within_budget(again, self.request.meter)
+
+    def carry_out(self, plans: Sequence[TableMergePlan]) -> list[CarriedOut[MergedRows]]:
+        """Merge and commit the groups of some tables, and return the results of each table."""
         self.request.progress.at(name_of(plans[0].table))
         write_id = paths.write_id()
         groups = [(place, group) for place, plan in enumerate(plans) for group in plan.groups]
@@ -356,7 +387,7 @@ class _Merger:
         with self.execution.registered(self.database, write_id):
             carried = work.run(self.execution, self.request.meter)
         ends = list(accumulate((len(plan.groups) for plan in plans), initial=0))
-        return [_merged(plan, carried.part(range(*limits))) for plan, limits in zip(plans, pairwise(ends), strict=True)]
+        return [carried.part(range(*limits)) for limits in pairwise(ends)]
 
     def _task(self, plan: TableMergePlan, group: MergeGroup, write_id: str) -> MergeTask:
         table = plan.table

@@ -42,6 +42,7 @@ from ducklake_core.maintenance.groups import (
     is_about_lake,
     name_of,
     plan_tables,
+    replan,
 )
 from ducklake_core.maintenance.health import format_bytes
 from ducklake_core.maintenance.merge import Neighbours, Reach, row_order
@@ -303,10 +304,7 @@ class _Rewriter:
                 return replace(done, groups=tuple(groups), left=plan.left)
 
     def _plan_again(self, plan: TableRewritePlan, done: Collection[int]) -> TableRewritePlan:
-        with self.database.read() as connection:
-            reader = CatalogReader(connection, self.info, self.database.tables)
-            base = self.execution.base(reader)
-            again = self.plan(reader, reader.table_by_id(plan.table.id, base.id), base)
+        again = replan(self.database, self.info, plan.table.id, self.plan, self.execution)
         self.request.meter.refund([file for number, group in enumerate(plan.groups) if number not in done for file in group.files])
         return within_budget(again, self.request.meter)
 

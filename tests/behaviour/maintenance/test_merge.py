@@ -178,29 +178,42 @@ def test_rows_that_no_snapshot_shows_are_left_out(small: DuckLake, sqlite_addres
 
 
 @pytest.mark.parametrize("limit", [0, 10])
-def test_rows_deleted_meanwhile_end_the_merge(
+def test_rows_deleted_meanwhile_are_planned_again(
     small: DuckLake, sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch, limit: int
 ) -> None:
+    """DuckDB deletes and appends rows while files are written, once with a delete file and once in the catalog."""
     _write_deletes(sqlite_address)
-    real = merge.merge_files
+    real, calls, before = merge.merge_files, [], {}
+
+    def feeds(until: int) -> tuple[object, ...]:
+        return change_feeds(sqlite_address), _duckdb_feed(sqlite_address, until)
 
     def meanwhile(*task: Any, **how: Any) -> Any:
         done = real(*task, **how)
-        with attached(sqlite_address, f"DATA_INLINING_ROW_LIMIT {limit}") as duck:
-            duck.run("DELETE FROM t WHERE a = 112")
+        calls.append(task)
+        if len(calls) == 1:
+            with attached(sqlite_address, f"DATA_INLINING_ROW_LIMIT {limit}") as duck:
+                duck.run("DELETE FROM t WHERE a = 112", "INSERT INTO t SELECT range, 'm' FROM range(500, 520)")
+            before["files"] = files_on_disk(sqlite_address)
+            before["feeds"], before["rows"] = feeds(small.snapshot().id), readings(sqlite_address)
         return done
 
     monkeypatch.setattr(merge, "merge_files", meanwhile)
-    files = files_on_disk(sqlite_address)
-    (failed,) = small.merge_adjacent_files().tables
-    assert "deleted from the same data file" in failed.failures[0]
-    assert len(files_on_disk(sqlite_address) - files) == (0 if limit else 1)
-    monkeypatch.undo()
-    before = readings(sqlite_address)
-    assert small.merge_adjacent_files().failures == ()
+    newest = small.snapshot().id + 2
+    (done,) = small.merge_adjacent_files().tables
+    assert (len(calls), done.failures, done.files_created, done.snapshots[0].id) == (2, (), 1, newest + 1)
     after = readings(sqlite_address)
-    assert {key: after[key] for key in before} == before
-    assert (112, "y") not in [row[1:] for row in after[small.snapshot().id, '"main"."t"']]
+    assert {key: after[key] for key in before["rows"]} == before["rows"]
+    assert after[newest + 1, '"main"."t"'] == after[newest, '"main"."t"']
+    assert (112, "y") not in [row[1:] for row in after[newest, '"main"."t"']]
+    assert feeds(newest) == before["feeds"]
+    assert small.check(level="rows").findings == ()
+    on_disk = files_on_disk(sqlite_address)
+    info = small.table_info("t")
+    assert (info.file_count, info.delete_file_count) == (1, 1)
+    assert len(on_disk - before["files"]) == 2, "a file and its delete file"
+    small.cleanup_old_files(cleanup_all=True, min_age=NOW)
+    assert small.delete_orphaned_files(cleanup_all=True, min_age=NOW, dry_run=True).files == (), "the first attempt left no file"
 
 
 def test_a_much_larger_file_waits() -> None:
