@@ -25,7 +25,7 @@ from ducklake_core.commit.actions import MergedDeletes, MergedFile, MergeFiles
 from ducklake_core.engines.arrow.compaction import MergedRows, MergeTask, merge_files
 from ducklake_core.engines.arrow.write_state import WriteState
 from ducklake_core.engines.duckdb_instance import is_installed
-from ducklake_core.errors import CommitConflictError, DuckLakeError, UnsupportedFeatureError, UsageError
+from ducklake_core.errors import CommitConflictError, DuckLakeError, NotFoundError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.arguments import optional, whole_number
 from ducklake_core.format.files import paths
 from ducklake_core.format.files.data_files import DataFile, DeleteFile, DeleteHistory, deleted_count
@@ -347,6 +347,9 @@ class _Merger:
                 if not plan.groups:
                     return _planned(plan)
                 shared = _shared(self.database, self.info, plan.groups)
+            except NotFoundError:
+                # The table was dropped, or a column to cluster by: the conflict names the change of the other writer.
+                break
             except DuckLakeError as error:
                 if is_about_lake(error):
                     raise
