@@ -113,7 +113,8 @@ class StepExecutor:
                 return staged.paths(deletions.delete_files)
             case DeleteByKeys(on=on, frame=frame, files=files):
                 with self._target(staged, base) as target:
-                    deletions = frame.delete_by_key(self.plan(staged, base, on), on, files, target, self._lake.storage, self.named)
+                    plan, columns = partial(self.plan, staged, base, on), state_schema(staged, base).select(on)
+                    deletions = frame.delete_by_key(plan, columns, files, target, self._lake.storage, self.named)
                     staged.rows = staged.rows.without(deletions)
                 return staged.paths(deletions.delete_files)
             case ChangeRows() | RestoreRows():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, time
 from itertools import chain
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ducklake_core.engines.arrow.merge import MergeSource
     from ducklake_core.engines.arrow.positions import DeleteTarget, Deletions
     from ducklake_core.engines.arrow.write_state import WriteState
+    from ducklake_core.format.expressions.predicates import Predicate
     from ducklake_core.format.files.data_files import WrittenFile
     from ducklake_core.format.state import TableState
     from ducklake_core.planning.plan import ScanPlan
@@ -174,8 +175,8 @@ class ArrowFrame:
 
     def delete_by_key(
         self,
-        plan: ScanPlan,
-        on: Sequence[str],
+        plan: Callable[[Predicate | None], ScanPlan],
+        columns: Schema,
         _written: Sequence[WrittenFile],
         target: DeleteTarget,
         storage: Storage,
@@ -184,17 +185,19 @@ class ArrowFrame:
         """Write delete files for the rows of a table whose key columns equal those of a row of the frame.
 
         Args:
-            plan: A scan of the key columns.
-            on: Names of the key columns.
+            plan: Returns a scan of the key columns of the rows that may satisfy a predicate.
+            columns: The key columns of the table.
             target: Where to write delete files.
             storage: How to reach files.
 
         Raises:
             UsageError: A key of the frame is NULL or repeated.
         """
+        from ducklake_core.engines.arrow.merge import key_bounds
         from ducklake_core.engines.arrow.positions import find_positions, key_set
 
-        return find_positions(plan, target, storage, key_set(self._table(), on, plan.schema))
+        keys = key_set(self._table(), columns.names, columns)
+        return find_positions(plan(key_bounds(columns.columns, keys.values())), target, storage, keys)
 
     def merge_source(self, _state: WriteState, _named: NamedFiles | None = None, columns: Schema | None = None) -> MergeSource:
         """Return the rows as the source of a merge, in memory, with the frame's own columns or with ``columns``, which it has by name."""

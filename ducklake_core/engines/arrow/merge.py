@@ -11,7 +11,7 @@ makes the picklable :class:`RowChange` that executors carry out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
@@ -328,9 +328,10 @@ class MergeSource:
         if request.by_row_id:
             return request.where
         known = self._known_keys(request)
-        parts = [self._bounds(request.target.columns[target], source, known.get(source)) for target, source in request.keys]
-        found = conjunction(part for part in parts if part is not None)
-        return found if any(part is not None for part in parts) else None
+        columns = request.target.columns, self.schema.columns
+        return _all_bounds(
+            _bounds(columns[0][target], columns[1][source], known.get(source), self.files) for target, source in request.keys
+        )
 
     def keys(self, request: ChangeRequest) -> SourceKeys | None:
         """Return the keys by which readers skip target rows that match nothing; None when all rows matter, or the source is large."""
@@ -362,39 +363,56 @@ class MergeSource:
         """Return a scan of some columns of a source in files."""
         return written_plan(empty_plan("source", 0, self.schema), names, self.directory, self.files)
 
-    def _bounds(self, target: Field, place: int, known: Any) -> Predicate | None:
-        column = self.schema.columns[place]
-        if column.type in FLOATS or target.type in FLOATS:
-            # NaN equals NaN as a key, but bounds of floats leave NaN out.
-            return None
-        reference = ColumnReference(column_id=target.id, path=(target.name,), type=target.type)
-        if known is not None:
-            distinct: Any = distinct_values(known)
-            values = python_values(distinct, column.type) if len(distinct) <= _LISTED else _ends(distinct, column)
-            if len(distinct) <= _LISTED:
-                literals = tuple(LiteralValue(value=value, type=column.type) for value in values)
-                return InList(operand=reference, values=literals) if literals else FALSE
-        else:
-            values = self._ends_in_files(column)
-        if len(values) != 2:
-            return None
-        low, high = (LiteralValue(value=value, type=column.type) for value in values)
-        return conjunction(
-            (Comparison(left=reference, operator=">=", right=low), Comparison(left=reference, operator="<=", right=high)),
-        )
 
-    def _ends_in_files(self, column: Field) -> Sequence[object]:
-        lows: list[object] = []
-        highs: list[object] = []
-        for file in self.files:
-            statistics = next(one for one in file.statistics if one.column_id == column.id)
-            if statistics.value_count == 0:
-                continue
-            if statistics.min_value is None or statistics.max_value is None:
-                return []
-            lows.append(from_text(statistics.min_value, column.type))
-            highs.append(from_text(statistics.max_value, column.type))
-        return [min(lows, key=order_key), max(highs, key=order_key)] if lows else []
+def key_bounds(columns: Sequence[Field], known: Sequence[Any], files: Sequence[WrittenFile] = ()) -> Predicate | None:
+    """Return a predicate that holds for every row of a table with one of some keys; None when the keys have no usable bounds.
+
+    Args:
+        columns: The key columns of the table.
+        known: What the keys have in each of these columns; None for columns whose values are only in files.
+        files: Files of the table that hold the keys.
+    """
+    return _all_bounds(_bounds(column, column, values, files) for column, values in zip(columns, known, strict=True))
+
+
+def _all_bounds(parts: Iterable[Predicate | None]) -> Predicate | None:
+    found = [part for part in parts if part is not None]
+    return conjunction(found) if found else None
+
+
+def _bounds(target: Field, column: Field, known: Any, files: Sequence[WrittenFile]) -> Predicate | None:
+    if column.type in FLOATS or target.type in FLOATS:
+        # NaN equals NaN as a key, but bounds of floats leave NaN out.
+        return None
+    reference = ColumnReference(column_id=target.id, path=(target.name,), type=target.type)
+    if known is not None:
+        distinct: Any = distinct_values(known)
+        values = python_values(distinct, column.type) if len(distinct) <= _LISTED else _ends(distinct, column)
+        if len(distinct) <= _LISTED:
+            literals = tuple(LiteralValue(value=value, type=column.type) for value in values)
+            return InList(operand=reference, values=literals) if literals else FALSE
+    else:
+        values = _ends_in_files(column, files)
+    if len(values) != 2:
+        return None
+    low, high = (LiteralValue(value=value, type=column.type) for value in values)
+    return conjunction(
+        (Comparison(left=reference, operator=">=", right=low), Comparison(left=reference, operator="<=", right=high)),
+    )
+
+
+def _ends_in_files(column: Field, files: Sequence[WrittenFile]) -> Sequence[object]:
+    lows: list[object] = []
+    highs: list[object] = []
+    for file in files:
+        statistics = next(one for one in file.statistics if one.column_id == column.id)
+        if statistics.value_count == 0:
+            continue
+        if statistics.min_value is None or statistics.max_value is None:
+            return []
+        lows.append(from_text(statistics.min_value, column.type))
+        highs.append(from_text(statistics.max_value, column.type))
+    return [min(lows, key=order_key), max(highs, key=order_key)] if lows else []
 
 
 def _ends(distinct: Any, column: Field) -> Sequence[object]:

@@ -20,7 +20,7 @@ from ducklake_core.errors import CatalogCorruptError, CorruptFileError, SchemaEr
 from ducklake_core.format.files import paths
 from ducklake_core.format.files.data_files import DataFile, DeleteFile, DeleteHistory, EncryptionKey
 from ducklake_core.format.types.names import folded
-from ducklake_core.format.types.schema import NO_KEY_TYPES, Schema
+from ducklake_core.format.types.schema import NO_KEY_TYPES, Schema, to_arrow_type
 from ducklake_core.format.types.text import shown
 from ducklake_core.format.values.arrow_cast import cast_to
 from ducklake_core.planning.plan import FileTask, ScanPlan, ScanProjection
@@ -390,6 +390,11 @@ class KeySet:
 
     schema: Schema
     keys: pa.Table
+
+    def values(self) -> list[pa.Array[Any] | None]:
+        """Return the values of each column, in any order; None where :func:`hashable` gives them another type."""
+        found = [column.combine_chunks() for column in self.keys.columns]
+        return [None if pa.types.is_decimal256(to_arrow_type(one.type)) else values for one, values in zip(self.schema, found, strict=True)]
 
     def contains(self, batch: pa.RecordBatch) -> pa.Array[Any]:
         """Return for each row of a batch that begins with the key columns whether its key is in the set; a NULL key never is."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -10,6 +10,7 @@ from ducklake_core.engines.arrow.frame import check_index
 from ducklake_core.engines.spark.types import from_spark_schema, type_parts
 from ducklake_core.errors import UsageError
 from ducklake_core.format.evolution.reconciliation import with_adopted_types, with_types_for_nulls
+from ducklake_core.format.expressions.predicates import FALSE
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.planning.plan import written_plan
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from ducklake_core.engines.arrow.merge import MergeSource
     from ducklake_core.engines.arrow.positions import DeleteTarget, Deletions
     from ducklake_core.engines.arrow.write_state import WriteState
+    from ducklake_core.format.expressions.predicates import Predicate
     from ducklake_core.format.files.data_files import WrittenFile
     from ducklake_core.format.state import TableState
     from ducklake_core.planning.plan import ScanPlan
@@ -115,8 +117,8 @@ class SparkFrame:
 
     def delete_by_key(
         self,
-        plan: ScanPlan,
-        on: Sequence[str],
+        plan: Callable[[Predicate | None], ScanPlan],
+        columns: Schema,
         written: Sequence[WrittenFile],
         target: DeleteTarget,
         storage: Storage,
@@ -125,8 +127,8 @@ class SparkFrame:
         """Write delete files for the rows of a table whose key columns equal those of a row of the frame.
 
         Args:
-            plan: A scan of the key columns.
-            on: Names of the key columns.
+            plan: Returns a scan of the key columns of the rows that may satisfy a predicate.
+            columns: The key columns of the table.
             written: The files that the frame was written to, below the target's directory.
             target: Where to write delete files.
             storage: How to reach files.
@@ -135,12 +137,18 @@ class SparkFrame:
         Raises:
             UsageError: A key of the frame is NULL or repeated.
         """
-        from ducklake_core.engines.spark.positions import find_key_positions
+        from ducklake_core.engines.arrow.merge import key_bounds
+        from ducklake_core.engines.spark.positions import few_keys, find_key_positions, find_positions
         from ducklake_core.engines.spark.read import read_plan
 
         # A frame may return different rows each time that it is computed. The keys must be those of the rows that were written.
-        keys = read_plan(written_plan(plan, on, target.directory, written), storage, self.session, exact=False)
-        return find_key_positions(plan, target, storage, keys, on, named=named)
+        rows = written_plan(plan(FALSE), columns.names, target.directory, written)
+        few = few_keys(rows, storage, self.session)
+        known = few.values() if few is not None else [None] * len(columns.names)
+        within = plan(key_bounds(columns.columns, known, written))
+        if few is not None:
+            return find_positions(within, target, storage, self.session, named, few)
+        return find_key_positions(within, target, storage, read_plan(rows, storage, self.session, exact=False), columns.names, named=named)
 
     def merge_source(self, state: WriteState, named: NamedFiles | None = None, columns: Schema | None = None) -> MergeSource:
         """Return the rows as the source of a merge: computed once, in files next to the table's.

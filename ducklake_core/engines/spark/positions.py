@@ -2,7 +2,7 @@
 
 The driver sees one small value for each data file, never a position. There are two ways::
 
-    Arrow evaluates the predicate: one job, one task for some files
+    Arrow evaluates the predicate, or compares few keys: one job, one task for some files
         task ids      | id |
         report        | attempt columns | result |      a FileDeletion: delete file, positions for the catalog, or the whole file
 
@@ -30,8 +30,10 @@ from ducklake_core.engines.arrow.positions import (
     DeleteTarget,
     Deletions,
     FileDeletion,
+    KeySet,
     collect,
     delete_in_file,
+    key_set,
     matching_inlined,
     null_key,
     position_shape,
@@ -39,9 +41,10 @@ from ducklake_core.engines.arrow.positions import (
     write_position_deletes,
 )
 from ducklake_core.engines.arrow.read import read_inlined, read_task
+from ducklake_core.engines.arrow.read import read_plan as read_arrow
 from ducklake_core.engines.arrow.writer import reraise_remote_errors, serialize_errors
 from ducklake_core.engines.spark.scan_schema import arrow_form, quoted, spark_schema
-from ducklake_core.engines.spark.session import filtered
+from ducklake_core.engines.spark.session import filtered, is_connect
 from ducklake_core.engines.spark.tasks import TaskGroup, bin_pack, inlined_groups, size_of, split_tasks, task_id_frame, task_ids
 from ducklake_core.engines.spark.types import to_spark_form
 from ducklake_core.engines.spark.work_units import ATTEMPT_COLUMNS, attempt_columns, awaiting_tasks, may_have_lost
@@ -64,10 +67,17 @@ RESULT = f"{ATTEMPT_COLUMNS}, result binary"
 INLINED = -1
 """The file index of inlined rows, whose position is their row id."""
 _POSITION_SHAPE = ("file_row_number",)
+_FEW_KEYS, _FEW_BYTES = 100_000, 8 << 20
+"""Maximum number and bytes of keys that travel with every task."""
 
 
 def find_positions(
-    plan: ScanPlan, target: DeleteTarget, storage: Storage, session: SparkSession, named: NamedFiles | None = None
+    plan: ScanPlan,
+    target: DeleteTarget,
+    storage: Storage,
+    session: SparkSession,
+    named: NamedFiles | None = None,
+    keys: KeySet | None = None,
 ) -> Deletions:
     """Find and hide the rows that satisfy the plan's predicate; as :func:`ducklake_core.engines.arrow.positions.find_positions`.
 
@@ -80,6 +90,7 @@ def find_positions(
         storage: How to reach files.
         session: The session whose executors do the work.
         named: Reports the files that the catalog names: they are never swept.
+        keys: When given, only rows whose key is among these match; every task gets them.
     """
     if plan.predicate is not None and needs_sql(plan.predicate):
         wide = _positions(plan, plan.read_schema, storage, session, keep_predicate=False)
@@ -89,8 +100,8 @@ def find_positions(
     if packed_tasks:
         work = session.range(0, len(packed_tasks), 1, len(packed_tasks))
         with reraise_remote_errors(), awaiting_tasks(session):
-            rows = work.mapInArrow(_delete_bundles(packed_tasks, position_shape(plan), target, storage), RESULT).collect()
-    found = collect((unpacked(row) for row in rows), matching_inlined(plan))
+            rows = work.mapInArrow(_delete_bundles(packed_tasks, position_shape(plan, keys), target, storage, keys), RESULT).collect()
+    found = collect((unpacked(row) for row in rows), matching_inlined(plan, keys))
     _sweep_lost(rows, found, target, storage, session, named)
     return found
 
@@ -103,7 +114,7 @@ def _sweep_lost(
 
 
 def _delete_bundles(
-    packed_tasks: Sequence[tuple[FileTask, ...]], shape: ScanProjection, target: DeleteTarget, storage: Storage
+    packed_tasks: Sequence[tuple[FileTask, ...]], shape: ScanProjection, target: DeleteTarget, storage: Storage, keys: KeySet | None
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     groups = tuple(packed_tasks)
 
@@ -111,7 +122,7 @@ def _delete_bundles(
         for number in task_ids(numbers):
             for task in groups[number]:
                 with serialize_errors():
-                    found = delete_in_file(task, shape, target, storage, threads=False)
+                    found = delete_in_file(task, shape, target, storage, keys, threads=False)
                 yield packed(found)
 
     return run
@@ -126,6 +137,25 @@ def packed(value: object) -> pa.RecordBatch:
 def unpacked(row: Any) -> Any:
     """Return the result that a row holds."""
     return pickle.loads(row["result"])  # noqa: S301 - made by our own function in the same job
+
+
+def few_keys(rows: ScanPlan, storage: Storage, session: SparkSession) -> KeySet | None:
+    """Return the keys of uncommitted files, read in this process; None if they are many, or a client may not reach the files.
+
+    With them one job finds the rows. A join takes three, and its shuffles cost more than a search of all rows for a few keys.
+
+    Args:
+        rows: A scan of the key columns of the files.
+        storage: How to reach the files.
+        session: The session of the data.
+
+    Raises:
+        UsageError: A key is NULL, or occurs more than once.
+    """
+    if is_connect(session) or sum(task.file.record_count for task in rows.tasks) > _FEW_KEYS:
+        return None
+    found = pa.Table.from_batches(read_arrow(rows, storage), rows.shape.arrow_schema())
+    return key_set(found, rows.schema.names, rows.schema) if found.nbytes <= _FEW_BYTES else None
 
 
 def find_key_positions(
