@@ -67,14 +67,14 @@ def upserted(address: LakeAddress, kind: str, upsert: Callable[[DuckLake, pa.Tab
     """Compare an upsert of this library with DuckDB's DELETE and INSERT of the same rows in another table."""
     rows = pa.table({"n": pa.array([-1] * len(KEYS[kind][1]), pa.int32()), "k": KEYS[kind][1]})
     with attached(address, "DATA_INLINING_ROW_LIMIT 0") as duck:
-        make(duck, kind, "ours", "theirs")
+        make(duck, kind, "upserted", "expected")
     lake = DuckLake.connect(address.url)
     upsert(lake, rows)
     lake.close()
     with attached(address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.connection.register("source", rows)
-        duck.run("DELETE FROM theirs WHERE k IN (SELECT k FROM source)", "INSERT INTO theirs FROM source")
-        found, expected = (duck.rows(f"SELECT n, k::VARCHAR FROM {name} ORDER BY ALL") for name in ("ours", "theirs"))
+        duck.run("DELETE FROM expected WHERE k IN (SELECT k FROM source)", "INSERT INTO expected FROM source")
+        found, expected = (duck.rows(f"SELECT n, k::VARCHAR FROM {name} ORDER BY ALL") for name in ("upserted", "expected"))
         assert found == expected
         assert len(expected) < FILES * ROWS + len(rows)
 
@@ -83,7 +83,7 @@ def upserted(address: LakeAddress, kind: str, upsert: Callable[[DuckLake, pa.Tab
 def test_files_without_a_key_are_not_read(
     sqlite_address: LakeAddress, kind: str, searched: list[int], pruned_by_the_database: None
 ) -> None:
-    upserted(sqlite_address, kind, lambda lake, rows: lake.table("ours").upsert(rows, on=["K"]))
+    upserted(sqlite_address, kind, lambda lake, rows: lake.table("upserted").upsert(rows, on=["K"]))
     assert len(searched) == KEYS[kind][2]
 
 
@@ -92,7 +92,7 @@ def test_files_without_a_key_are_not_read(
 def test_on_spark(sqlite_address: LakeAddress, kind: str, limit: int | None, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     if limit is not None:
         monkeypatch.setattr(spark_positions, "_FEW_KEYS", limit)
-    upserted(sqlite_address, kind, lambda lake, rows: lake.table("ours").upsert(spark.createDataFrame(rows), on=["K"]))
+    upserted(sqlite_address, kind, lambda lake, rows: lake.table("upserted").upsert(spark.createDataFrame(rows), on=["K"]))
 
 
 def test_repeated_keys_of_a_spark_frame(sqlite_address: LakeAddress, spark: SparkSession) -> None:
