@@ -100,6 +100,7 @@ class ScanProjection:
         read_schema: Columns to read: those to return and those that the predicate needs.
         virtual: Virtual columns to return after the columns.
         predicate: Rows to keep; None for all.
+        prunes_only: Whether the predicate only skips row groups, because the caller checks each row; False by default.
         column_lifetimes: The top-level columns of the table in order, including dropped ones if files may be older than the drop,
             because files without field ids are mapped by position.
         mappings: Name mappings of those files that have one.
@@ -112,9 +113,14 @@ class ScanProjection:
     read_schema: Schema
     virtual: tuple[str, ...] = ()
     predicate: Predicate | None = None
+    prunes_only: bool = False
     column_lifetimes: tuple[ColumnLifetime, ...] = ()
     mappings: tuple[NameMapping, ...] = ()
     derived: Derived = field(default_factory=Derived, init=False, repr=False, compare=False)
+
+    def filter_of(self, task: FileTask) -> Predicate | None:
+        """Return the predicate to evaluate for the rows of a file; None for none."""
+        return None if task.all_rows_match or self.prunes_only else self.predicate
 
     def positions_at(self, snapshot_id: int) -> dict[int, int]:
         """Return the index of each column among those that the table had at a snapshot, by column id."""

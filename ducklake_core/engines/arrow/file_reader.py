@@ -146,7 +146,7 @@ class FileReader:
         self._shape = shape
         self._storage = storage
         self._layout = layout_of(opened.schema, task, shape)
-        self._predicate = None if task.all_rows_match else shape.predicate
+        self._predicate = shape.filter_of(task)
         self._check_rows_are_known()
         by_place = self._predicate is not None or self._layout.passes.rest or any(map(self._is_made_of_positions, shape.virtual))
         self._needs_positions = bool(by_place) or task.snapshot_filter is not None
@@ -197,7 +197,8 @@ class FileReader:
         # several of them would not fit in memory at once.
         metadata = self._opened.metadata
         layout, only = self._layout, chosen.positions if chosen.wanted else None
-        found = row_group_runs(self._opened, self._shape.read_schema, layout.places, self._predicate, rows=self._task.rows, only=only)
+        pruning = None if self._task.all_rows_match else self._shape.predicate
+        found = row_group_runs(self._opened, self._shape.read_schema, layout.places, pruning, rows=self._task.rows, only=only)
         runs = list(found)
         groups = [(start, group) for start, run in runs for start, group in _starts(metadata, start, run)]
         if threads and len(groups) > 1 and all(_is_usual(metadata.row_group(group)) for _, group in groups):
@@ -498,7 +499,7 @@ def layout_of(schema: pa.Schema, task: FileTask, shape: ScanProjection) -> FileL
         CatalogCorruptError: The file's name mapping did not come along.
         CorruptFileError: The file's path lacks the value of a column.
     """
-    recent, is_filtered = shape.derived.get_or_make("layouts", _Recent), shape.predicate is not None and not task.all_rows_match
+    recent, is_filtered = shape.derived.get_or_make("layouts", _Recent), shape.filter_of(task) is not None
     found = next((layout for layout in recent.layouts if layout.fits(schema, task, is_filtered)), None)
     if found is None:
         found = _made(schema, task, shape)
@@ -513,7 +514,7 @@ def _made(schema: pa.Schema, task: FileTask, shape: ScanProjection) -> FileLayou
     sources = {
         column.id: (column, source) for column, source in zip(shape.read_schema, find_columns(schema, task.file, shape), strict=True)
     }
-    predicate = None if task.all_rows_match else shape.predicate
+    predicate = shape.filter_of(task)
     requested = Schema(columns=tuple(_requested_columns(shape.read_schema, predicate)))
     requested_virtual = needed_virtual(predicate)
     system = {"rowid": by_id.get(ROW_ID_FIELD_ID), "snapshot_id": by_id.get(SNAPSHOT_ID_FIELD_ID)}

@@ -171,7 +171,7 @@ def find_positions(plan: ScanPlan, target: DeleteTarget, storage: Storage, keys:
 
 def position_shape(plan: ScanPlan, keys: KeySet | None = None) -> ScanProjection:
     """Return the shape of reads that find positions: key columns, if any, and the position."""
-    return replace(plan.shape, schema=keys.schema if keys else Schema(columns=()), virtual=(_POSITION,))
+    return replace(plan.shape, schema=keys.schema if keys else Schema(columns=()), virtual=(_POSITION,), prunes_only=keys is not None)
 
 
 def collect(found: Iterable[FileDeletion | None], inlined: tuple[tuple[str, tuple[int, ...]], ...]) -> Deletions:
