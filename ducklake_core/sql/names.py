@@ -46,7 +46,7 @@ _BEFORE_OBJECTS = (*_BEFORE_TABLES, "UPDATE", "VIEW", "EXISTS", "SCHEMA", "MACRO
 
 
 class NamedTable(NamedTuple):
-    """A table by its name; a tuple, as there may be very many.
+    """A table by its name. A tuple, because a lake may have many thousands of tables.
 
     Attributes:
         open: Gives its columns, and what it can be read by.
@@ -205,7 +205,7 @@ def is_about_definitions(sql: str, names: Names) -> bool:
         return [one.end for one in runs] == [len(tokens) - 1] and (*runs[0].parts[:-1], folded(runs[0].parts[-1])) not in frames
     mentioned = {folded(token.text) for token in tokens}
     if mentioned.isdisjoint(_LISTS | _LIST_SCHEMAS):
-        # To look at the names of all tables takes long in a lake of many.
+        # Reading all names is slow in a lake with many tables.
         return False
     schemas = {folded(split_path(schema)[0]) for schema, _ in names.objects()}
     views = _LISTS - {folded(name) for _, name in names.objects()}

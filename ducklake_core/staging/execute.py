@@ -113,8 +113,8 @@ class StepExecutor:
                 return staged.paths(deletions.delete_files)
             case DeleteByKeys(on=on, frame=frame, files=files):
                 with self._target(staged, base) as target:
-                    plan, columns = partial(self.plan, staged, base, on), state_schema(staged, base).select(on)
-                    deletions = frame.delete_by_key(plan, columns, files, target, self._lake.storage, self.named)
+                    plan_where, key_columns = partial(self.plan, staged, base, on), state_schema(staged, base).select(on)
+                    deletions = frame.delete_by_key(plan_where, key_columns, files, target, self._lake.storage, self.named)
                     staged.rows = staged.rows.without(deletions)
                 return staged.paths(deletions.delete_files)
             case ChangeRows() | RestoreRows():

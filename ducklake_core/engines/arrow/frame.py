@@ -175,8 +175,8 @@ class ArrowFrame:
 
     def delete_by_key(
         self,
-        plan: Callable[[Predicate | None], ScanPlan],
-        columns: Schema,
+        plan_where: Callable[[Predicate | None], ScanPlan],
+        key_columns: Schema,
         _written: Sequence[WrittenFile],
         target: DeleteTarget,
         storage: Storage,
@@ -185,8 +185,8 @@ class ArrowFrame:
         """Write delete files for the rows of a table whose key columns equal those of a row of the frame.
 
         Args:
-            plan: Returns a scan of the key columns of the rows that may satisfy a predicate.
-            columns: The key columns of the table.
+            plan_where: Returns a scan of the key columns of the rows that may satisfy a predicate.
+            key_columns: Those of the table.
             target: Where to write delete files.
             storage: How to reach files.
 
@@ -196,8 +196,8 @@ class ArrowFrame:
         from ducklake_core.engines.arrow.merge import key_bounds
         from ducklake_core.engines.arrow.positions import find_positions, key_set
 
-        keys = key_set(self._table(), columns.names, columns)
-        return find_positions(plan(key_bounds(columns.columns, keys.values())), target, storage, keys)
+        keys = key_set(self._table(), key_columns.names, key_columns)
+        return find_positions(plan_where(key_bounds(key_columns.columns, keys.values())), target, storage, keys)
 
     def merge_source(self, _state: WriteState, _named: NamedFiles | None = None, columns: Schema | None = None) -> MergeSource:
         """Return the rows as the source of a merge, in memory, with the frame's own columns or with ``columns``, which it has by name."""

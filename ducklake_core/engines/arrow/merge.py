@@ -369,7 +369,7 @@ def key_bounds(columns: Sequence[Field], known: Sequence[Any], files: Sequence[W
 
     Args:
         columns: The key columns of the table.
-        known: What the keys have in each of these columns; None for columns whose values are only in files.
+        known: Values of the keys by column; None for columns whose values are only in files.
         files: Files of the table that hold the keys.
     """
     return _all_bounds(_bounds(column, column, values, files) for column, values in zip(columns, known, strict=True))
@@ -381,8 +381,8 @@ def _all_bounds(parts: Iterable[Predicate | None]) -> Predicate | None:
 
 
 def _bounds(target: Field, column: Field, known: Any, files: Sequence[WrittenFile]) -> Predicate | None:
-    if column.type in FLOATS or target.type in FLOATS:
-        # NaN equals NaN as a key, but bounds of floats leave NaN out.
+    if column.type in FLOATS or target.type in FLOATS or common_domain(target.type, column.type) is None:
+        # NaN equals NaN as a key, but bounds of floats leave NaN out. Values without a domain (TIMETZ) cannot be compared with bounds.
         return None
     reference = ColumnReference(column_id=target.id, path=(target.name,), type=target.type)
     if known is not None:

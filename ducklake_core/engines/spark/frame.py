@@ -10,9 +10,8 @@ from ducklake_core.engines.arrow.frame import check_index
 from ducklake_core.engines.spark.types import from_spark_schema, type_parts
 from ducklake_core.errors import UsageError
 from ducklake_core.format.evolution.reconciliation import with_adopted_types, with_types_for_nulls
-from ducklake_core.format.expressions.predicates import FALSE
 from ducklake_core.format.types.schema import Schema
-from ducklake_core.planning.plan import written_plan
+from ducklake_core.planning.plan import empty_plan, written_plan
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -117,8 +116,8 @@ class SparkFrame:
 
     def delete_by_key(
         self,
-        plan: Callable[[Predicate | None], ScanPlan],
-        columns: Schema,
+        plan_where: Callable[[Predicate | None], ScanPlan],
+        key_columns: Schema,
         written: Sequence[WrittenFile],
         target: DeleteTarget,
         storage: Storage,
@@ -127,8 +126,8 @@ class SparkFrame:
         """Write delete files for the rows of a table whose key columns equal those of a row of the frame.
 
         Args:
-            plan: Returns a scan of the key columns of the rows that may satisfy a predicate.
-            columns: The key columns of the table.
+            plan_where: Returns a scan of the key columns of the rows that may satisfy a predicate.
+            key_columns: Those of the table.
             written: The files that the frame was written to, below the target's directory.
             target: Where to write delete files.
             storage: How to reach files.
@@ -142,13 +141,15 @@ class SparkFrame:
         from ducklake_core.engines.spark.read import read_plan
 
         # A frame may return different rows each time that it is computed. The keys must be those of the rows that were written.
-        rows = written_plan(plan(FALSE), columns.names, target.directory, written)
+        rows = written_plan(empty_plan("upsert", 0, key_columns), key_columns.names, target.directory, written)
         few = few_keys(rows, storage, self.session)
-        known = few.values() if few is not None else [None] * len(columns.names)
-        within = plan(key_bounds(columns.columns, known, written))
+        known = few.values() if few is not None else [None] * len(key_columns.names)
+        within = plan_where(key_bounds(key_columns.columns, known, written))
         if few is not None:
             return find_positions(within, target, storage, self.session, named, few)
-        return find_key_positions(within, target, storage, read_plan(rows, storage, self.session, exact=False), columns.names, named=named)
+        return find_key_positions(
+            within, target, storage, read_plan(rows, storage, self.session, exact=False), key_columns.names, named=named
+        )
 
     def merge_source(self, state: WriteState, named: NamedFiles | None = None, columns: Schema | None = None) -> MergeSource:
         """Return the rows as the source of a merge: computed once, in files next to the table's.

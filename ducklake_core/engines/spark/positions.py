@@ -67,7 +67,7 @@ RESULT = f"{ATTEMPT_COLUMNS}, result binary"
 INLINED = -1
 """The file index of inlined rows, whose position is their row id."""
 _POSITION_SHAPE = ("file_row_number",)
-_FEW_KEYS, _FEW_BYTES = 100_000, 8 << 20
+_MAX_KEYS, _MAX_KEY_BYTES = 100_000, 8 << 20
 """Maximum number and bytes of keys that travel with every task."""
 
 
@@ -93,6 +93,7 @@ def find_positions(
         keys: When given, only rows whose key is among these match; every task gets them.
     """
     if plan.predicate is not None and needs_sql(plan.predicate):
+        assert keys is None, "bounds of keys need no SQL"
         wide = _positions(plan, plan.read_schema, storage, session, keep_predicate=False)
         return _hide(filtered(wide, plan.predicate), plan, target, storage, named)
     packed_tasks = bin_pack(plan.tasks)
@@ -140,7 +141,9 @@ def unpacked(row: Any) -> Any:
 
 
 def few_keys(rows: ScanPlan, storage: Storage, session: SparkSession) -> KeySet | None:
-    """Return the keys of uncommitted files, read in this process; None if they are many, or a client may not reach the files.
+    """Return the keys of uncommitted files, read in this process; None for more than 100,000 keys or 8 MB, and for Spark Connect.
+
+    A Spark Connect client may not reach the files.
 
     With them one job finds the rows. A join takes three, and its shuffles cost more than a search of all rows for a few keys.
 
@@ -152,10 +155,16 @@ def few_keys(rows: ScanPlan, storage: Storage, session: SparkSession) -> KeySet 
     Raises:
         UsageError: A key is NULL, or occurs more than once.
     """
-    if is_connect(session) or sum(task.file.record_count for task in rows.tasks) > _FEW_KEYS:
+    if is_connect(session) or sum(task.file.record_count for task in rows.tasks) > _MAX_KEYS:
         return None
-    found = pa.Table.from_batches(read_arrow(rows, storage), rows.shape.arrow_schema())
-    return key_set(found, rows.schema.names, rows.schema) if found.nbytes <= _FEW_BYTES else None
+    batches: list[pa.RecordBatch] = []
+    size = 0
+    for batch in read_arrow(rows, storage, ahead=False):
+        batches.append(batch)
+        size += batch.nbytes
+        if size > _MAX_KEY_BYTES:
+            return None
+    return key_set(pa.Table.from_batches(batches, rows.shape.arrow_schema()), rows.schema.names, rows.schema)
 
 
 def find_key_positions(

@@ -29,6 +29,7 @@ KEYS: dict[str, tuple[str, pa.Array[Any], int]] = {
     "DATE": ("DATE '1969-12-20' + range::INTEGER", pa.array([3, -30], pa.date32()), 1),
     "TIMESTAMP": ("TIMESTAMP '1969-12-31' + to_hours(range)", pa.array([-3_600_000_000, 1], pa.timestamp("us")), 1),
     "TIMESTAMPTZ": ("TIMESTAMPTZ '1969-12-31 00:00:00+00' + to_hours(range)", pa.array([-3_600_000_000], pa.timestamp("us", "UTC")), 1),
+    "TIMETZ": ("('00:' || printf('%02d', range) || ':00+00')::TIMETZ", pa.array([15 * 60_000_000], pa.time64("us")), FILES),
     "TIME": ("TIME '00:00' + to_minutes(range)", pa.array([15 * 60_000_000], pa.time64("us")), 1),
     "UUID": (
         "('00000000-0000-0000-0000-0000000000' || printf('%02x', range))::UUID",
@@ -73,7 +74,7 @@ def upserted(address: LakeAddress, kind: str, upsert: Callable[[DuckLake, pa.Tab
     lake.close()
     with attached(address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.connection.register("source", rows)
-        duck.run("DELETE FROM expected WHERE k IN (SELECT k FROM source)", "INSERT INTO expected FROM source")
+        duck.run(f"DELETE FROM expected WHERE k IN (SELECT k::{kind} FROM source)", "INSERT INTO expected FROM source")
         found, expected = (duck.rows(f"SELECT n, k::VARCHAR FROM {name} ORDER BY ALL") for name in ("upserted", "expected"))
         assert found == expected
         assert len(expected) < FILES * ROWS + len(rows)
@@ -91,7 +92,7 @@ def test_files_without_a_key_are_not_read(
 @pytest.mark.parametrize("kind", ON_SPARK)
 def test_on_spark(sqlite_address: LakeAddress, kind: str, limit: int | None, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     if limit is not None:
-        monkeypatch.setattr(spark_positions, "_FEW_KEYS", limit)
+        monkeypatch.setattr(spark_positions, "_MAX_KEYS", limit)
     upserted(sqlite_address, kind, lambda lake, rows: lake.table("upserted").upsert(spark.createDataFrame(rows), on=["K"]))
 
 
