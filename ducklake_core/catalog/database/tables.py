@@ -106,8 +106,7 @@ _TRUTH = {"1": True, "true": True, "t": True, "0": False, "false": False, "f": F
 
 _INDEXES = {
     "ducklake_file_column_stats_by_column": ("file_column_stats", ("table_id", "column_id", "data_file_id")),
-    # With the snapshots, live files are counted from the index alone.
-    "ducklake_data_file_by_table": ("data_file", ("table_id", "data_file_id", "begin_snapshot", "end_snapshot")),
+    "ducklake_data_file_by_table": ("data_file", ("table_id", "data_file_id")),
     "ducklake_delete_file_by_table": ("delete_file", ("table_id", "data_file_id")),
     "ducklake_file_partition_value_by_table": ("file_partition_value", ("table_id", "data_file_id")),
     "ducklake_table_by_id": ("table", ("table_id",)),

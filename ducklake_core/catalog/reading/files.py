@@ -390,7 +390,7 @@ class FileQueries:
             CatalogCorruptError: The id of a file is not a number; SQLite does not enforce types.
         """
         number = self._tables["data_file"].c.data_file_id
-        # SQLite merges two sorted lists of ids in a third less time than it searches one for the ids of the other.
+        # SQLite merges two sorted lists of ids in a quarter less time than it searches one for the ids of the other.
         not_kept = self._excluded_ids() if self._any_cell else None
         query: Select[Any] | CompoundSelect[Any] = (
             select(number).where(self._kept()) if not_kept is None else except_(select(number).where(self._live), not_kept)
