@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-ROWS = int(os.environ.get("BENCH_ROWS", "5000000"))
+ROWS = int(os.environ.get("BENCH_ROWS", "1000000"))
 SIZES = (ROWS // 10, ROWS)
 MASTERS = os.environ.get("BENCH_MASTERS", "local-cluster,standalone").split(",")
 PROMISED_MB = 50

@@ -32,7 +32,7 @@ BATCH_ROWS = 65_536
 _MANY_GROUPS = 64
 _SMALL_FOOTER_BYTES = 64 << 10
 _recent_footer = lru_cache(maxsize=16)(parse_footer)
-"""Recently parsed footers by their bytes. Parsing takes about 0.4 ms for each row group, a quarter of a selective read of one file."""
+"""Recently parsed footers by their bytes. Parsing takes about 0.25 ms for each row group of eight columns."""
 _FIXED: dict[pa.DataType, tuple[bytes, int]] = {
     pa.int8(): (encoding.INT8, 1),
     pa.int16(): (encoding.INT16, 2),

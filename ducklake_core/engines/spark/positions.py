@@ -145,7 +145,7 @@ def few_keys(rows: ScanPlan, storage: Storage, session: SparkSession) -> KeySet 
 
     A Spark Connect client may not reach the files.
 
-    With them one job finds the rows. A join takes three, and its shuffles cost more than a search of all rows for a few keys.
+    One job finds the rows with them. A join takes several jobs, and its shuffles cost more than comparing all rows with few keys.
 
     Args:
         rows: A scan of the key columns of the files.

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from ducklake_core import DuckLake
 from ducklake_core.engines.arrow import positions
 from ducklake_core.engines.spark import positions as spark_positions
+from ducklake_core.errors import UsageError
 from tests.support.oracle import LakeAddress, Oracle, attached
 
 FILES, ROWS = 4, 10
@@ -88,6 +89,20 @@ def test_files_without_a_key_are_not_read(
     assert len(searched) == KEYS[kind][2]
 
 
+@pytest.mark.parametrize("on", [["k"], ["n", "k"]], ids=["one column", "two columns"])
+def test_many_keys_are_sought_between_the_least_and_the_greatest(
+    sqlite_address: LakeAddress, on: list[str], searched: list[int], pruned_by_the_database: None
+) -> None:
+    with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+        make(duck, "INTEGER", "t")
+        keys = pa.array(range(15, 200), pa.int32())
+        lake = DuckLake.connect(sqlite_address.url)
+        lake.table("t").upsert(pa.table({"n": keys, "k": keys}), on=on)
+        lake.close()
+        assert len(searched) == FILES - 1
+        assert duck.rows("SELECT k FROM t ORDER BY k") == [(key,) for key in range(200)]
+
+
 @pytest.mark.parametrize("limit", [None, 0], ids=["few keys", "many keys"])
 @pytest.mark.parametrize("kind", ON_SPARK)
 def test_on_spark(sqlite_address: LakeAddress, kind: str, limit: int | None, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,8 +115,8 @@ def test_repeated_keys_of_a_spark_frame(sqlite_address: LakeAddress, spark: Spar
     with attached(sqlite_address) as duck:
         make(duck, "INTEGER", "t")
     table = DuckLake.connect(sqlite_address.url).table("t")
-    with pytest.raises(Exception, match=r"key \(k = 7\) occurs more than once"):
+    with pytest.raises(UsageError, match=r"key \(k = 7\) occurs more than once"):
         table.upsert(spark.createDataFrame([(1, 7), (2, 7)], "n int, k int"), on=["k"])
-    with pytest.raises(Exception, match="key column 'k' is NULL in 1 row"):
+    with pytest.raises(UsageError, match="key column 'k' is NULL in 1 row"):
         table.upsert(spark.createDataFrame([(1, 7), (2, None)], "n int, k int"), on=["k"])
     assert table.scan().count() == FILES * ROWS
